@@ -1,0 +1,90 @@
+# Everything happens in .venv and build; `make clean` removes both.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CMAKE := $(BIN)/cmake -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_BUILD_TYPE=Release -S .
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+
+# A stamp says what has been done to the environment, and when.
+CREATED := $(VENV)/created
+INSTALLED := $(VENV)/installed
+TESTABLE := $(VENV)/testable
+
+SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
+CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
+
+.DEFAULT_GOAL := help
+.PHONY: help certify test lint format stubs exhaustive sanitize bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The environment ------------------------------------------------------------------------------
+
+$(CREATED):
+	@echo "== creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "== installing what the build needs"
+	@$(PIP) install --upgrade pip
+	@$(PIP) install scikit-build-core apache-tvm-ffi cmake ninja
+	@touch $@
+
+# Built in the environment itself, not in a temporary one, so that a change recompiles only what it
+# concerns. A plain `pip install .` works as well.
+$(INSTALLED): $(CREATED) $(SOURCES)
+	@echo "== building and installing gradplan"
+	@$(PIP) install --no-build-isolation --check-build-dependencies \
+		--config-settings=build-dir=build/package .
+	@touch $@
+
+$(TESTABLE): $(CREATED)
+	@echo "== installing test requirements (PyTorch and JAX are large)"
+	@$(PIP) install torch==2.13.0
+	@$(PIP) install jax jax-tvm-ffi entmax pytest hypothesis mypy ruff clang-format
+	@touch $@
+
+# What to do -----------------------------------------------------------------------------------
+
+certify: $(INSTALLED) ## verify every plan against the reference on this machine
+	@$(BIN)/gradplan certify
+
+test: $(INSTALLED) $(TESTABLE) ## run the test suite against the installed package
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED) $(TESTABLE) ## check style and types
+	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== stubs" && $(BIN)/python tools/stubs.py --check
+	@echo "== mypy" && $(BIN)/mypy
+	@echo "== clang-format" && $(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+format: $(TESTABLE) ## apply the style
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(CXX_FILES)
+
+stubs: $(INSTALLED) ## write the type stubs from the declarations
+	@$(BIN)/python tools/stubs.py
+
+exhaustive: $(CREATED) ## check exp and log over all 2^32 floats
+	@$(CMAKE) -B build/exhaustive --log-level=WARNING
+	@$(BIN)/cmake --build build/exhaustive --target exhaustive -j $(JOBS)
+	@build/exhaustive/exhaustive
+
+sanitize: $(INSTALLED) $(TESTABLE) ## run the test suite on a build with sanitizers
+	@echo "== building with address and undefined-behaviour sanitizers"
+	@$(CMAKE) -B build/sanitize -DGRADPLAN_SANITIZE=ON --log-level=WARNING
+	@$(BIN)/cmake --build build/sanitize -j $(JOBS)
+	@rm -rf build/sanitized && mkdir -p build/sanitized && cp -r src/gradplan build/sanitized/
+	@$(BIN)/cmake --install build/sanitize --prefix build/sanitized > /dev/null
+	@echo "== testing"
+	@PYTHONPATH=build/sanitized ASAN_OPTIONS=detect_leaks=0 \
+		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+		$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: $(INSTALLED) $(TESTABLE) ## measure the speed board
+	@$(BIN)/gradplan bench
+
+clean: ## remove everything that was made
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,137 @@
+#include "contract.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "overlap.h"
+
+namespace gradplan {
+namespace {
+
+struct NamedDtype {
+  const char* name;
+  Dtype dtype;
+  DLDataType dl;
+};
+
+constexpr NamedDtype kDtypes[] = {
+    {"float16", Dtype::kF16, {kDLFloat, 16, 1}},  {"bfloat16", Dtype::kBF16, {kDLBfloat, 16, 1}},
+    {"float32", Dtype::kF32, {kDLFloat, 32, 1}},  {"float64", Dtype::kF64, {kDLFloat, 64, 1}},
+    {"int32", Dtype::kI32, {kDLInt, 32, 1}},      {"int64", Dtype::kI64, {kDLInt, 64, 1}},
+};
+
+bool matches(DLDataType a, DLDataType b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+std::string describe(DLDataType d) {
+  for (const NamedDtype& n : kDtypes)
+    if (matches(n.dl, d)) return n.name;
+  static const std::pair<int, const char*> codes[] = {{kDLInt, "int"},         {kDLUInt, "uint"},
+                                                      {kDLFloat, "float"},     {kDLBfloat, "bfloat"},
+                                                      {kDLComplex, "complex"}, {kDLBool, "bool"}};
+  for (auto [code, name] : codes)
+    if (code == d.code) return name + (code == kDLBool ? "" : std::to_string(d.bits));
+  return "DLPack type code " + std::to_string(d.code) + ", " + std::to_string(d.bits) + " bits";
+}
+
+std::string describe(const int64_t* shape, int rank) {
+  std::string text = "[";
+  for (int d = 0; d < rank; ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
+  return text + "]";
+}
+
+[[noreturn]] void fail(const char* kind, const CallContract& contract, const TensorContract& tensor,
+                       const std::string& expected, const std::string& got) {
+  throw PlanError(kind, contract.plan + ": tensor '" + tensor.name + "': expected " + expected +
+                            ", got " + got);
+}
+
+void check_tensor(const CallContract& contract, const TensorContract& want, const DLTensor& t,
+                  Operand& out) {
+  if (t.device.device_type != kDLCPU) {
+    fail("Unsupported", contract, want, "a CPU tensor (this plan runs on the CPU)",
+         "one on DLPack device type " + std::to_string(t.device.device_type));
+  }
+  auto dtype = std::find_if(want.dtypes.begin(), want.dtypes.end(), [&](Dtype d) {
+    return matches(kDtypes[int(d)].dl, t.dtype);
+  });
+  if (dtype == want.dtypes.end()) {
+    std::string names;
+    for (Dtype d : want.dtypes) names += (names.empty() ? "" : " or ") + std::string(dtype_name(d));
+    fail("InvalidProblem", contract, want, "element type " + names, describe(t.dtype));
+  }
+  const int rank = int(want.shape.size());
+  if (t.ndim != rank || !std::equal(want.shape.begin(), want.shape.end(), t.shape)) {
+    int64_t elements = 1;
+    for (int d = 0; d < t.ndim; ++d) elements *= t.shape[d];
+    fail(elements < count_elements(want.shape) ? "BufferTooSmall" : "InvalidProblem", contract, want,
+         "shape " + describe(want.shape.data(), rank), "shape " + describe(t.shape, t.ndim));
+  }
+  char* data = static_cast<char*>(t.data) + t.byte_offset;
+  if (reinterpret_cast<uintptr_t>(data) % item_size(*dtype) != 0) {
+    fail("MisalignedOperand", contract, want,
+         "an address divisible by " + std::to_string(item_size(*dtype)),
+         "address ending in " + std::to_string(reinterpret_cast<uintptr_t>(data) % 64) + " of 64");
+  }
+  out = {data, *dtype, rank, want.shape.data(),
+         t.strides != nullptr ? t.strides : want.packed_stride.data()};
+}
+
+// First and one past the last byte; an empty tensor has none.
+std::pair<intptr_t, intptr_t> span(const Operand& t) {
+  int64_t low = 0, high = 0;
+  for (int d = 0; d < t.rank; ++d) {
+    if (t.shape[d] == 0) return {0, 0};
+    const int64_t reach = t.stride[d] * (t.shape[d] - 1);
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto base = reinterpret_cast<intptr_t>(t.data);
+  const int64_t item = item_size(t.dtype);
+  return {base + low * item, base + (high + 1) * item};
+}
+
+bool is_packed(const Operand& t, const Shape& packed_stride) {
+  for (int d = 0; d < t.rank; ++d)
+    if (t.stride[d] != packed_stride[d] && t.shape[d] > 1) return false;
+  return true;
+}
+
+}  // namespace
+
+Dtype dtype_from_name(const std::string& name) {
+  for (const NamedDtype& n : kDtypes)
+    if (name == n.name) return n.dtype;
+  throw PlanError("KernelError", "unknown element type '" + name + "'");
+}
+
+const char* dtype_name(Dtype d) { return kDtypes[int(d)].name; }
+
+void CallContract::check(const DLTensor* const* given, Operand* operands) const {
+  const int count = int(tensors.size());
+  for (int i = 0; i < count; ++i) check_tensor(*this, tensors[i], *given[i], operands[i]);
+  for (int i = 0; i < count; ++i) {
+    const TensorContract& want = tensors[i];
+    if (want.role == Role::kInput) continue;
+    if (!is_packed(operands[i], want.packed_stride) && may_overlap_itself(operands[i])) {
+      fail("InvalidProblem", *this, want, "an output whose elements have addresses of their own",
+           "strides " + describe(operands[i].stride, operands[i].rank) + " that overlap");
+    }
+    const auto [low, high] = span(operands[i]);
+    for (int j = 0; j < count; ++j) {
+      if (j == i || (j < i && tensors[j].role != Role::kInput)) continue;
+      const auto [other_low, other_high] = span(operands[j]);
+      if (high <= other_low || other_high <= low) continue;
+      const bool allowed =
+          std::find(want.may_equal.begin(), want.may_equal.end(), j) != want.may_equal.end();
+      if (allowed && same_memory(operands[i], operands[j])) continue;
+      if (!may_overlap(operands[i], operands[j])) continue;
+      fail("InvalidProblem", *this, want,
+           allowed ? "memory apart from '" + tensors[j].name + "', or exactly the same (in place)"
+                   : "memory apart from '" + tensors[j].name + "'",
+           "memory that overlaps it");
+    }
+  }
+}
+
+}  // namespace gradplan

@@ -1,0 +1,37 @@
+// A plan's contract about the tensors of a call, and the check of one call against it.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <string>
+#include <vector>
+
+#include "tensor.h"
+
+namespace gradplan {
+
+enum class Role { kInput, kOutput, kInOut };
+
+struct TensorContract {
+  std::string name;
+  Role role;
+  std::vector<Dtype> dtypes;
+  Shape shape;
+  Shape packed_stride;        // of a C-contiguous tensor: most calls match it
+  std::vector<int> may_equal;  // positions of inputs whose memory this output may be
+};
+
+struct CallContract {
+  std::string plan;
+  std::vector<TensorContract> tensors;
+  int64_t workspace_size = 0;
+
+  // Fills operands (one per tensor) or throws PlanError. `stride_storage` must have room for the
+  // strides of all tensors that come without any.
+  void check(const DLTensor* const* given, Operand* operands) const;
+};
+
+Dtype dtype_from_name(const std::string& name);
+const char* dtype_name(Dtype d);
+
+}  // namespace gradplan

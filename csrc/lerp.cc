@@ -1,0 +1,136 @@
+// lerp, y = a + w (b - a), and its gradient.
+#include "access.h"
+#include "elementwise.h"
+
+namespace gradplan {
+namespace {
+
+void check_kind(const Problem& problem) {
+  if (problem.text("kind") != "lerp")
+    throw PlanError("Unsupported", problem.plan + ": kind: expected lerp, got " + problem.text("kind"));
+}
+
+// a + w (b - a), or from the other end, so that both ends are exact. The second form is written as
+// b + (b - a) (-(1 - w)): x - p and x + (-p) are the same operation.
+template <class C>
+struct Weight {
+  bool from_b;
+  C factor;
+
+  // noinline: the conversion must stay behind the change of the rounding mode.
+  __attribute__((noinline)) static Weight of(double param) {
+    const C w = C(param);
+    const bool from_b = !(std::abs(w) < C(0.5));
+    return {from_b, from_b ? -(C(1) - w) : w};
+  }
+  template <bool FromB, class V>
+  GP_INLINE V apply(const V& a, const V& b) const {
+    return (FromB ? b : a) + (b - a) * V(factor);
+  }
+};
+
+template <bool FromB, class E>
+void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y,
+              const std::array<int64_t, 3>& stride, int64_t n, bool stream) {
+  auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA {
+    const auto va = load_any(a + i * stride[0], stride[0], count, 0);
+    const auto vb = load_any(b + i * stride[1], stride[1], count, 0);
+    store_any(y + i * stride[2], stride[2], count, w.template apply<FromB>(va, vb));
+  };
+  auto lanes = [&](int64_t i) GP_INLINE_LAMBDA {
+    return w.template apply<FromB>(load_lanes(a + i), load_lanes(b + i));
+  };
+  if (stride != std::array<int64_t, 3>{1, 1, 1}) {
+    for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
+  } else if (stream) {
+    in_lanes(n, elements_to_line(y), some, [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(y + i, lanes(i)); });
+    stream_fence();
+  } else {
+    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { store_lanes(y + i, lanes(i)); });
+  }
+}
+
+BoundKernel bind_lerp(const Problem& problem) {
+  check_kind(problem);
+  const int a = problem.at("a"), b = problem.at("b"), y = problem.at("y");
+  const double param = problem.real("param");
+  const int64_t count = count_elements(problem.shape[y]);
+  return {[=](const Operand* operands, char*) {
+    visit_element(operands[y].dtype, [&](auto* element) {
+      using E = std::remove_pointer_t<decltype(element)>;
+      const E* pa = operands[a].as<E>();
+      const E* pb = operands[b].as<E>();
+      E* py = operands[y].as<E>();
+      const bool stream = count * int64_t(sizeof(E)) >= kStreamBytes;
+      for_each_run<3>({&operands[a], &operands[b], &operands[y]},
+                      [&](const auto& at, const auto& stride, int64_t n) {
+                        const auto w = Weight<ComputeOf<E>>::of(param);
+                        (w.from_b ? lerp_run<true, E> : lerp_run<false, E>)(
+                            w, pa + at[0], pb + at[1], py + at[2], stride, n, stream);
+                      });
+    });
+  }};
+}
+
+template <class E>
+__attribute__((noinline)) void lerp_backward_run(double param, const E* dy, E* da, E* db,
+                                                 const std::array<int64_t, 3>& stride, int64_t n,
+                                                 bool stream) {
+  using C = ComputeOf<E>;
+  const Lanes<C> w = C(param);
+  const Lanes<C> rest = C(1) - C(param);
+  // dy may be da or db: it is read before either is written.
+  auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA {
+    const auto v = load_any(dy + i * stride[0], stride[0], count, 0);
+    store_any(da + i * stride[1], stride[1], count, rest * v);
+    store_any(db + i * stride[2], stride[2], count, w * v);
+  };
+  if (stride != std::array<int64_t, 3>{1, 1, 1}) {
+    for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
+  } else if (stream && streamable(db + elements_to_line(da))) {
+    in_lanes(n, elements_to_line(da), some, [&](int64_t i) GP_INLINE_LAMBDA {
+      const auto v = load_lanes(dy + i);
+      stream_lanes(da + i, rest * v);
+      stream_lanes(db + i, w * v);
+    });
+    stream_fence();
+  } else {
+    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA {
+      const auto v = load_lanes(dy + i);
+      store_lanes(da + i, rest * v);
+      store_lanes(db + i, w * v);
+    });
+  }
+}
+
+BoundKernel bind_lerp_backward(const Problem& problem) {
+  check_kind(problem);
+  const int dy = problem.at("dy"), da = problem.at("da"), db = problem.at("db");
+  const double param = problem.real("param");
+  const int64_t count = count_elements(problem.shape[dy]);
+  return {[=](const Operand* operands, char*) {
+    visit_element(operands[dy].dtype, [&](auto* element) {
+      using E = std::remove_pointer_t<decltype(element)>;
+      const E* pdy = operands[dy].as<E>();
+      E* pda = operands[da].as<E>();
+      E* pdb = operands[db].as<E>();
+      const bool stream = 2 * count * int64_t(sizeof(E)) >= kStreamBytes;
+      for_each_run<3>({&operands[dy], &operands[da], &operands[db]},
+                      [&](const auto& at, const auto& stride, int64_t n) {
+                        lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride, n,
+                                             stream);
+                      });
+    });
+  }};
+}
+
+}  // namespace
+
+std::vector<KernelDefinition> lerp_kernels() {
+  return {
+      {"binary_param", {"a", "b", "y"}, {"kind", "param"}, bind_lerp},
+      {"binary_param_backward", {"dy", "da", "db"}, {"kind", "param"}, bind_lerp_backward},
+  };
+}
+
+}  // namespace gradplan

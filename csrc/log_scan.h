@@ -1,0 +1,179 @@
+// logcumsumexp: y = M + log(S), M the running maximum and S the sum of exp(x - M), which is a
+// first-order recurrence with factors in [0, 1] (they differ from 1 only where the maximum rises).
+#pragma once
+
+#include "elementary.h"
+#include "prefix.h"
+#include "recurrence.h"
+
+namespace gradplan {
+
+// exp of what is hardly ever above 64, which the shorter sequence serves.
+template <class T>
+GP_INLINE Lanes<T> exp_mostly_low(const Lanes<T>& x) {
+  if (mask_bits(x > Lanes<T>(T(64))) != 0) [[unlikely]]
+    return gp_exp(x);
+  return gp_exp_low(x);
+}
+template <class T>
+  requires std::is_floating_point_v<T>
+GP_INLINE T exp_mostly_low(T x) {
+  return gp_exp(x);
+}
+
+// exp(a - b), 1 where a equals b (two infinities of one sign included).
+template <class V>
+GP_INLINE V exp_difference(const V& a, const V& b) {
+  using T = ElementOf<V>;
+  return exp_mostly_low(select(a == b, V(T(0)), a - b));
+}
+
+template <class E>
+struct LogScanPolicy {
+  using Element = E;
+  using C = ComputeOf<E>;
+  static constexpr int kInputs = 1, kSummaryInputs = 1;
+  static constexpr bool ahead(int) { return false; }
+
+  template <class V>
+  struct Memory {
+    V maximum;
+  };
+  template <class V>
+  struct Gain {
+    V from, to;  // the running maximum before and at the end
+  };
+
+  template <bool Emit>
+  void begin(Memory<Lanes<C>>& memory, const LaneView<E>*, const LaneRange&, int64_t, int, int64_t,
+             const C* remembered) const {
+    memory.maximum =
+        remembered ? Lanes<C>::load(remembered) : Maximum::identity<Lanes<C>>();
+  }
+  template <class M>
+  void finish_input(const M&, Square<C>*, int) const {}
+
+  template <class V>
+  static Gain<V> start(const Memory<V>& memory) {
+    return {memory.maximum, memory.maximum};
+  }
+  template <class V>
+  static void finish(Gain<V>& gain, const Memory<V>& memory) {
+    gain.to = memory.maximum;
+  }
+  template <class V>
+  static Gain<V> compose(const Gain<V>& later, const Gain<V>& earlier) {
+    return {earlier.from, later.to};
+  }
+  template <class V>
+  static V join(const V& l, const Gain<V>& gain, const V& v) {
+    return l + exp_difference(gain.from, gain.to) * v;
+  }
+  template <class V>
+  static void pack(const Gain<V>& gain, V* fields) {
+    fields[0] = gain.from;
+    fields[1] = gain.to;
+  }
+  template <class V>
+  static Gain<V> unpack(const V* fields) {
+    return {fields[0], fields[1]};
+  }
+
+  template <bool Emit, bool Summary, class State>
+  void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
+    using V = Lanes<C>;
+    V maximum[kLanes + 1], a[kLanes], b[kLanes];
+    maximum[0] = s.memory.maximum;
+    for (int i = 0; i < count; ++i)
+      maximum[i + 1] = Maximum::apply(maximum[i], squares[0].get(i));
+    s.memory.maximum = maximum[count];
+#pragma GCC unroll 1
+    for (int i = 0; i < count; ++i) {
+      const V x = squares[0].get(i), m = maximum[i], down = x - m;
+      const auto rises = x > m;
+      // -|x - m|, and 0 where they are equal.
+      const V e = gp_exp_low(select(x == m, V(C(0)), select(rises, -down, down)));
+      a[i] = select(rises, e, V(C(1)));
+      b[i] = select(rises, V(C(1)), e);
+    }
+    if constexpr (Summary) {
+      V l = s.l;
+      for (int i = 0; i < count; ++i) l = first && i == 0 ? b[i] : b[i] + a[i] * l;
+      s.l = l;
+    }
+    if constexpr (Emit) {
+      V t = s.t;
+      for (int i = 0; i < count; ++i) {
+        const V next = b[i] + a[i] * t;
+        t = first && i == 0 ? select(s.has_t, next, b[i]) : next;
+        a[i] = t;
+      }
+      s.t = t;
+      // S is at least 1 and finite, or the maximum is NaN.
+#pragma GCC unroll 1
+      for (int i = 0; i < count; ++i) squares[1].set(i, maximum[i + 1] + gp_log_normal(a[i]));
+    }
+  }
+};
+
+template <class C>
+int64_t log_scan_workspace(int64_t rows, int64_t n) {
+  return recurrence_workspace<C>(Cut::of(rows, n));
+}
+
+// The running maximum of every piece before it starts, for sweeps that need it: see MaximaOfPieces.
+template <class E, class Op>
+struct ExtremeKernel {
+  using Element = E;
+  using C = ComputeOf<E>;
+  using V = Lanes<C>;
+  static constexpr int kInputs = 1, kOutputs = 0;
+  static constexpr bool ahead(int) { return false; }
+  struct State {
+    V extreme;
+  };
+  C* extremes;
+  void begin(State& s, const LaneView<E>*, const LaneRange&, int64_t, int) const {
+    s.extreme = Op::template identity<V>();
+  }
+  void square(State& s, Square<C>* squares, int64_t, int count, int64_t) const {
+    for (int i = 0; i < count; ++i) s.extreme = Op::apply(s.extreme, squares[0].get(i));
+  }
+  void next_block(State&, bool) const {}
+  void end(State& s, const LaneRange& range, int64_t lane, int lanes) const {
+    store_used(s.extreme, extremes + range.id(lane), lanes);
+  }
+};
+
+// Turns extremes of pieces into those of everything before each piece, along each row; from the last
+// piece down if `descending`.
+template <class Op, class C>
+void chain_extremes(const Cut& cut, C* extremes, bool descending) {
+  for (int64_t row = 0; row < cut.rows; ++row) {
+    C running = Op::template identity<C>();
+    for (int64_t i = 0; i < cut.pieces(); ++i) {
+      C& at = extremes[(descending ? cut.pieces() - 1 - i : i) * cut.rows + row];
+      const C own = at;
+      at = running;
+      running = Op::apply(running, own);
+    }
+  }
+}
+
+template <class E>
+void log_scan(const Geometry<E, 2>& geometry, char* workspace) {
+  using C = ComputeOf<E>;
+  const Cut cut = Cut::of(geometry.rows, geometry.n);
+  if (cut.whole()) {
+    run_recurrence(LogScanPolicy<E>{}, geometry, cut, nullptr);
+    return;
+  }
+  const RecurrenceCarries<C> carries(workspace, cut);
+  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) {
+    sweep(ExtremeKernel<E, Maximum>{carries.memory}, geometry.template only<1>(), r);
+  });
+  chain_extremes<Maximum>(cut, carries.memory, false);
+  run_recurrence(LogScanPolicy<E>{}, geometry, cut, &carries);
+}
+
+}  // namespace gradplan

@@ -1,0 +1,71 @@
+// Threads and the floating-point environment: one parallel_for for every kernel.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace gradplan {
+
+int num_threads();             // what parallel_for may use; 1 in a forked child
+void set_num_threads(int n);   // n >= 1
+
+// Round to nearest, no flush to zero, exceptions masked, for the life of the object. What the caller
+// had, sticky flags included, comes back.
+class FloatEnvironment {
+ public:
+#if defined(__x86_64__)
+  FloatEnvironment() : saved_(_mm_getcsr()) {
+    if ((saved_ & ~0x3fu) != 0x1f80) _mm_setcsr(0x1f80);
+  }
+  ~FloatEnvironment() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#elif defined(__aarch64__)
+  FloatEnvironment() {
+    asm volatile("mrs %0, fpcr" : "=r"(saved_));
+    if (saved_ & ~0x0ull) asm volatile("msr fpcr, %0" ::"r"(0ull));
+  }
+  ~FloatEnvironment() { asm volatile("msr fpcr, %0" ::"r"(saved_)); }
+
+ private:
+  uint64_t saved_;
+#endif
+  FloatEnvironment(const FloatEnvironment&) = delete;
+};
+
+namespace detail {
+using TaskFunction = void (*)(void* context, int64_t begin, int64_t end);
+void run_tasks(int64_t tasks, int64_t grain, int threads, TaskFunction f, void* context);
+}  // namespace detail
+
+// Work below this many bytes is not worth waking a second thread (about 10 us of wake-up).
+constexpr int64_t kSerialBytes = 1 << 18;
+
+// Calls f(begin, end) over [0, tasks) on all threads, each piece at least `grain` tasks long, with
+// the floating-point environment set. `bytes` is the memory that the whole moves. Pieces are handed
+// out dynamically: results must not depend on the split. f must not throw.
+template <class F>
+void parallel_for(int64_t tasks, int64_t grain, int64_t bytes, F&& f) {
+  if (tasks <= 0) return;
+  const int64_t pieces = (tasks + grain - 1) / grain;
+  const int threads =
+      bytes < kSerialBytes ? 1 : int(std::min<int64_t>(num_threads(), pieces));
+  if (threads <= 1) {
+    FloatEnvironment environment;
+    f(int64_t{0}, tasks);
+    return;
+  }
+  detail::run_tasks(
+      tasks, grain, threads,
+      [](void* context, int64_t begin, int64_t end) {
+        (*static_cast<std::remove_reference_t<F>*>(context))(begin, end);
+      },
+      &f);
+}
+
+}  // namespace gradplan

@@ -1,0 +1,19 @@
+// What the forward and the backward scans share.
+#pragma once
+
+#include <utility>
+
+#include "tensor.h"
+
+namespace gradplan {
+
+// A tensor without dimensions is one row of one element.
+inline std::pair<int64_t, int64_t> rows_and_length(const Shape& shape, int axis) {
+  int64_t rows = 1, n = 1;
+  for (int d = 0; d < int(shape.size()); ++d) (d == axis ? n : rows) *= shape[d];
+  return {rows, n};
+}
+
+BoundKernel bind_scan_backward(const Problem& problem);
+
+}  // namespace gradplan

@@ -1,0 +1,265 @@
+// Scans backward. Position 0 of every sweep is the end of the forward scan.
+#include "log_scan.h"
+#include "record_scan.h"
+#include "scaled.h"
+#include "scan.h"
+
+namespace gradplan {
+namespace {
+
+// The values of one input one position before each lane starts (any value where nothing is before).
+template <class E>
+Lanes<ComputeOf<E>> before_lanes(const LaneView<E>& view, const LaneRange& range, int64_t lane,
+                                 int lanes) {
+  alignas(64) ComputeOf<E> buffer[kLanes] = {};
+  for (int l = 0; l < lanes; ++l)
+    if (range.first_piece + (lane + l) / range.rows > 0)
+      buffer[l] = load_element(view.lane[l] - view.step);
+  return Lanes<ComputeOf<E>>::load(buffer);
+}
+
+// dx = y_before t, t[q] = dy[q] + x[q-1] t[q-1]. Inputs: dy, x, y one position ahead.
+template <class E>
+struct CumprodBackward {
+  using Element = E;
+  using C = ComputeOf<E>;
+  static constexpr int kInputs = 3, kSummaryInputs = 2;
+  static constexpr bool ahead(int k) { return k == 2; }
+
+  template <class V>
+  struct Memory {
+    V x;        // of the step before
+    V y_ahead;  // behind the last step
+  };
+  template <class V>
+  using Gain = Scaled<V>;
+
+  template <bool Emit>
+  void begin(Memory<Lanes<C>>& memory, const LaneView<E>* views, const LaneRange& range,
+             int64_t lane, int lanes, int64_t row_length, const C*) const {
+    memory.x = before_lanes(views[1], range, lane, lanes);
+    alignas(64) C buffer[kLanes];
+    for (int l = 0; l < kLanes; ++l) {
+      const int64_t piece = range.first_piece + (lane + l) / range.rows;
+      const bool inside = l < lanes && piece * range.piece + range.length < row_length;
+      buffer[l] = C(1);
+      if (Emit && inside) buffer[l] = load_element(views[2].lane[l] + range.length * views[2].step);
+    }
+    memory.y_ahead = Lanes<C>::load(buffer);
+  }
+
+  template <class V>
+  void finish_input(const Memory<V>& memory, Square<C>* squares, int count) const {
+    squares[2].set(count - 1, memory.y_ahead);
+  }
+
+  template <class V>
+  static Gain<V> start(const Memory<V>&) {
+    return split(V(ElementOf<V>(1)));
+  }
+  template <class V>
+  static void finish(Gain<V>&, const Memory<V>&) {}
+  template <class V>
+  static Gain<V> compose(const Gain<V>& later, const Gain<V>& earlier) {
+    return later * earlier;
+  }
+  template <class V>
+  static V join(const V& l, const Gain<V>& gain, const V& v) {
+    return select(gain.m == V(ElementOf<V>(0)), l, l + gain * v);
+  }
+  template <class V>
+  static void pack(const Gain<V>& gain, V* fields) {
+    fields[0] = gain.m;
+    fields[1] = bitcast<ElementOf<V>>(gain.e);
+  }
+  template <class V>
+  static Gain<V> unpack(const V* fields) {
+    return {fields[0], bitcast<IntOf<ElementOf<V>>>(fields[1])};
+  }
+
+  template <bool Emit, bool Summary, class State>
+  void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
+    using V = Lanes<C>;
+    const V zero = V(C(0));
+    V a = s.memory.x, t = s.t, l = s.l;
+    // The product of the square's factors: mantissas of 16 factors cannot underflow, so it is enough to
+    // renormalise at the end. Zeros are set aside: they win, also over infinities.
+    V mantissa = V(C(1));
+    auto exponent = s.gain.e;
+    auto any_zero = s.gain.m == zero;
+    for (int i = 0; i < count; ++i) {
+      const V dy = squares[0].get(i), x = squares[1].get(i);
+      // A carry that passes a zero is missing behind it, even if it has overflowed.
+      const auto blocked = a == zero;
+      if constexpr (Emit) {
+        const V y = squares[2].get(i);
+        t = select(first && i == 0 ? blocked | ~s.has_t : blocked, dy, dy + a * t);
+        squares[3].set(i, select(y == zero, zero, y * t));
+      }
+      if constexpr (Summary) {
+        l = first && i == 0 ? dy : select(blocked, dy, dy + a * l);
+        const Scaled<V> factor = split(a);
+        any_zero = any_zero | blocked;
+        mantissa = i == 0 ? s.gain.m * factor.m : mantissa * factor.m;
+        exponent = exponent + factor.e;
+      }
+      a = x;
+    }
+    s.memory.x = a;
+    if constexpr (Emit) s.t = t;
+    if constexpr (Summary) {
+      s.l = l;
+      s.gain = split(select(any_zero, zero, mantissa));
+      s.gain.e = s.gain.e + exponent;
+    }
+  }
+};
+
+// dx = t exp(x - y), t[q] = dy[q] + exp(y[q] - y[q-1]) t[q-1]. Inputs: dy, y, x.
+template <class E>
+struct LogBackward {
+  using Element = E;
+  using C = ComputeOf<E>;
+  static constexpr int kInputs = 3, kSummaryInputs = 2;
+  static constexpr bool ahead(int) { return false; }
+
+  template <class V>
+  struct Memory {
+    V y;
+  };
+  template <class V>
+  struct Gain {
+    V from, to;  // y before the block, and of its last step
+  };
+
+  template <bool Emit>
+  void begin(Memory<Lanes<C>>& memory, const LaneView<E>* views, const LaneRange& range,
+             int64_t lane, int lanes, int64_t, const C*) const {
+    memory.y = before_lanes(views[1], range, lane, lanes);
+  }
+  template <class M>
+  void finish_input(const M&, Square<C>*, int) const {}
+
+  // exp(y - before), 0 where y is -inf: everything in front of it is masked.
+  template <class V>
+  GP_INLINE static V factor(const V& y, const V& before) {
+    using T = ElementOf<V>;
+    const V lowest = V(-std::numeric_limits<T>::infinity());
+    return select(y == lowest, V(T(0)), exp_difference(y, before));
+  }
+
+  template <class V>
+  static Gain<V> start(const Memory<V>& memory) {
+    return {memory.y, memory.y};
+  }
+  template <class V>
+  static void finish(Gain<V>& gain, const Memory<V>& memory) {
+    gain.to = memory.y;
+  }
+  template <class V>
+  static Gain<V> compose(const Gain<V>& later, const Gain<V>& earlier) {
+    return {earlier.from, later.to};
+  }
+  template <class V>
+  static V join(const V& l, const Gain<V>& gain, const V& v) {
+    return l + factor(gain.to, gain.from) * v;
+  }
+  template <class V>
+  static void pack(const Gain<V>& gain, V* fields) {
+    fields[0] = gain.from;
+    fields[1] = gain.to;
+  }
+  template <class V>
+  static Gain<V> unpack(const V* fields) {
+    return {fields[0], fields[1]};
+  }
+
+  template <bool Emit, bool Summary, class State>
+  void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
+    using V = Lanes<C>;
+    V a[kLanes];
+#pragma GCC unroll 1
+    for (int i = 0; i < count; ++i)
+      a[i] = factor(squares[1].get(i), i == 0 ? s.memory.y : squares[1].get(i - 1));
+    s.memory.y = squares[1].get(count - 1);
+    if constexpr (Summary) {
+      V l = s.l;
+      for (int i = 0; i < count; ++i) {
+        const V dy = squares[0].get(i);
+        l = first && i == 0 ? dy : dy + a[i] * l;
+      }
+      s.l = l;
+    }
+    if constexpr (Emit) {
+      V t = s.t;
+      for (int i = 0; i < count; ++i) {
+        const V dy = squares[0].get(i), next = dy + a[i] * t;
+        t = first && i == 0 ? select(s.has_t, next, dy) : next;
+        a[i] = t;
+      }
+      s.t = t;
+      const V lowest = V(-std::numeric_limits<C>::infinity());
+#pragma GCC unroll 1
+      for (int i = 0; i < count; ++i) {
+        const V x = squares[2].get(i);
+        squares[3].set(i, select(x == lowest, V(C(0)), a[i] * exp_difference(x, squares[1].get(i))));
+      }
+    }
+  }
+};
+
+template <class Policy, class E>
+void launch_recurrence(const Policy& policy, const Geometry<E, 4>& geometry, char* workspace) {
+  const Cut cut = Cut::of(geometry.rows, geometry.n);
+  const RecurrenceCarries<ComputeOf<E>> carries(workspace, cut);
+  run_recurrence(policy, geometry, cut, &carries);
+}
+
+}  // namespace
+
+BoundKernel bind_scan_backward(const Problem& problem) {
+  const std::string kind = problem.text("kind");
+  const int axis = int(problem.integer("scan_axis"));
+  const bool reverse = problem.flag("reverse");
+  const bool last = problem.text("ties") == "last";
+  const Shape shape = problem.shape[0];
+  const auto [rows, n] = rows_and_length(shape, axis);
+  const int dy = problem.at("dy"), x = problem.at("x"), y = problem.at("y"), dx = problem.at("dx");
+  return visit_element(problem.dtypes[0][0], [&, rows = rows, n = n](auto* tag) -> BoundKernel {
+    using E = std::remove_pointer_t<decltype(tag)>;
+    using C = ComputeOf<E>;
+    if (kind == "cumsum") {
+      return {[=](const Operand* t, char* workspace) {
+                prefix_scan<Sum>(Geometry<E, 2>({&t[dy], &t[dx]}, axis, !reverse), workspace);
+              },
+              prefix_scan_workspace<C>(rows, n)};
+    }
+    if (kind == "cumprod") {
+      return {[=](const Operand* t, char* workspace) {
+                launch_recurrence(
+                    CumprodBackward<E>{},
+                    Geometry<E, 4>({&t[dy], &t[x], &t[y], &t[dx]}, axis, !reverse), workspace);
+              },
+              recurrence_workspace<C>(Cut::of(rows, n))};
+    }
+    if (kind == "logcumsumexp") {
+      return {[=](const Operand* t, char* workspace) {
+                launch_recurrence(
+                    LogBackward<E>{},
+                    Geometry<E, 4>({&t[dy], &t[y], &t[x], &t[dx]}, axis, !reverse), workspace);
+              },
+              recurrence_workspace<C>(Cut::of(rows, n))};
+    }
+    const bool maximum = kind == "cummax";
+    return {[=](const Operand* t, char* workspace) {
+              const Geometry<E, 3> geometry({&t[x], &t[dy], &t[dx]}, axis, !reverse);
+              if (maximum)
+                record_scan<Maximum>(geometry, last, workspace);
+              else
+                record_scan<Minimum>(geometry, last, workspace);
+            },
+            record_scan_workspace<C>(rows, n)};
+  });
+}
+
+}  // namespace gradplan

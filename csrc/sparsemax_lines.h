@@ -1,0 +1,142 @@
+// How the sparsemax kernels visit the lines along the softmax axis: a line at a time where the axis is
+// contiguous, and 16 lines at a time, one per lane, where another dimension is.
+#pragma once
+
+#include "access.h"
+#include "sweep.h"
+
+namespace gradplan {
+
+// One line of one operand. Contiguous: `step` is 1 and known when compiling.
+template <class E, bool Contiguous>
+struct Line {
+  E* data;
+  int64_t n;
+  int64_t step;
+
+  GP_INLINE E* at(int64_t i) const { return data + (Contiguous ? i : i * step); }
+  GP_INLINE Lanes<ComputeOf<E>> load(int64_t i) const {
+    return Contiguous ? load_lanes(at(i)) : load_apart(at(i), step, kLanes, ComputeOf<E>(0));
+  }
+  GP_INLINE Lanes<ComputeOf<E>> load(int64_t i, int count, ComputeOf<E> fill) const {
+    return load_any(at(i), Contiguous ? 1 : step, count, fill);
+  }
+  GP_INLINE void store(int64_t i, int count, const Lanes<ComputeOf<E>>& v) const {
+    store_any(at(i), Contiguous ? 1 : step, count, v);
+  }
+  Line part(int64_t begin, int64_t end) const { return {at(begin), end - begin, step}; }
+};
+
+template <class L>
+using ComputeOfLine = ComputeOf<std::remove_pointer_t<decltype(L::data)>>;
+
+// Calls whole(i) for every 16 elements of [0, n) and rest(i, count) for what remains.
+template <class Whole, class Rest>
+GP_INLINE void by_lanes(int64_t n, Whole&& whole, Rest&& rest) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) whole(i);
+  if (i < n) rest(i, int(n - i));
+}
+
+// Writes f(i, count) for every i of the output line in steps of 16, past the caches if `stream`.
+template <class E, bool Contiguous, class F>
+GP_INLINE void write_line(const Line<E, Contiguous>& out, bool stream, F&& f) {
+  auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA { out.store(i, count, f(i, count)); };
+  if (Contiguous && stream) {
+    in_lanes(out.n, elements_to_line(out.data), some,
+             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(out.data + i, f(i, kLanes)); });
+    stream_fence();
+  } else {
+    in_lanes(out.n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { out.store(i, kLanes, f(i, kLanes)); });
+  }
+}
+
+// Neighbouring lines of one operand: lane l of group g is column 16 g + l.
+constexpr int kStripGroups = 4;
+
+template <class E>
+struct Strip {
+  E* data;
+  int64_t step;  // from one position of the axis to the next
+  int64_t pitch;  // from one column to the next
+  int columns;
+  bool stream = false;  // write past the caches
+
+  // Whole lines only: a partial one costs more past the caches than in them.
+  void stream_if_aligned() {
+    stream = pitch == 1 && columns % kLanes == 0 && elements_to_line(data) == 0 &&
+             step * int64_t(sizeof(E)) % 64 == 0;
+  }
+  int groups() const { return (columns + kLanes - 1) / kLanes; }
+  GP_INLINE int count(int g) const { return std::min(kLanes, columns - g * kLanes); }
+  GP_INLINE E* at(int64_t i, int g) const { return data + i * step + g * kLanes * pitch; }
+  GP_INLINE Lanes<ComputeOf<E>> load(int64_t i, int g, ComputeOf<E> fill) const {
+    return load_any(at(i, g), pitch, count(g), fill);
+  }
+  GP_INLINE void store(int64_t i, int g, const Lanes<ComputeOf<E>>& v) const {
+    if (stream)
+      stream_lanes(at(i, g), v);
+    else
+      store_any(at(i, g), pitch, count(g), v);
+  }
+};
+
+// Below this, 16 contiguous lines at once are faster in spite of the strided loads.
+constexpr int64_t kShortLine = 16;
+
+// Calls line(std::bool_constant<contiguous>, lines[K]) or strip(strips[K]) for all of a problem, on all
+// threads.
+template <class E, int K, class OnLine, class OnStrip>
+void visit_lines(const Geometry<E, K>& geometry, OnLine&& line, OnStrip&& strip) {
+  const int64_t rows = geometry.rows, n = geometry.n;
+  if (rows == 0 || n == 0) return;
+  const int64_t bytes = geometry.bytes() * K;
+  const bool contiguous = std::all_of(geometry.step, geometry.step + K, [](int64_t s) { return s == 1; });
+  const int64_t columns = geometry.outer.extent.empty() ? 1 : geometry.outer.extent.back();
+
+  if ((contiguous && n >= kShortLine) || columns < kLanes) {
+    const int64_t grain = std::max<int64_t>(1, (1 << 16) / (n * int64_t(sizeof(E))));
+    parallel_for(rows, grain, bytes, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const auto offset = geometry.row_offsets(r);
+        auto call = [&](auto is_contiguous) {
+          Line<E, is_contiguous> lines[K];
+          for (int k = 0; k < K; ++k)
+            lines[k] = {geometry.base[k] + offset[k], n, geometry.step[k]};
+          line(is_contiguous, lines);
+        };
+        if (contiguous)
+          call(std::true_type{});
+        else
+          call(std::false_type{});
+      }
+    });
+    return;
+  }
+
+  // Wide strips use whole lines of memory; narrow ones keep all threads busy. The first one ends where a
+  // line of the output begins.
+  const auto& pitch = geometry.outer.stride.back();
+  const int64_t wide = kStripGroups * kLanes;
+  const int64_t width = rows / wide >= 2 * num_threads() ? wide : kLanes;
+  const int64_t lead = pitch[K - 1] == 1 ? elements_to_line(geometry.base[K - 1]) % width : 0;
+  const int64_t first = lead > 0 ? lead - width : 0;
+  const int64_t strips = (columns - first + width - 1) / width;
+  const int64_t grain = std::max<int64_t>(1, (1 << 16) / (n * width * int64_t(sizeof(E))));
+  parallel_for(rows / columns * strips, grain, bytes, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t from = first + t % strips * width;
+      const int64_t column = std::max<int64_t>(from, 0);
+      const auto offset = geometry.row_offsets(t / strips * columns + column);
+      Strip<E> parts[K];
+      for (int k = 0; k < K; ++k)
+        parts[k] = {geometry.base[k] + offset[k], geometry.step[k], pitch[k],
+                    int(std::min(from + width, columns) - column)};
+      if (geometry.bytes() >= kStreamBytes) parts[K - 1].stream_if_aligned();
+      strip(parts);
+    }
+    stream_fence();
+  });
+}
+
+}  // namespace gradplan

@@ -1,0 +1,125 @@
+"""Engines: where kernels come from.
+
+`ENGINES` lists them by name, in the order in which `Plan.select` asks. An engine says why it cannot
+serve a problem, or binds a kernel to it. Tests register their own, wrong ones included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gradplan.spec import Descriptor, Op
+from gradplan.vocabulary import PrecisionGuarantee
+
+__all__ = ["ENGINES", "BoundKernel", "Engine", "register_engine", "registered", "unregister_engine"]
+
+
+def _no_recovery(error: Exception, tensors: Sequence[Any], workspace: Any) -> Exception:
+    return error
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundKernel:
+    """A kernel for one problem.
+
+    `run` takes the plan's tensors in declared order and then the workspace (or None); it checks
+    them all before it writes anything. `recover` is called with what `run` raised and the same
+    arguments; it returns None if it could finish the call, and otherwise what to raise.
+    """
+
+    run: Callable[..., Any]
+    workspace_size: int = 0
+    recover: Callable[[Exception, Sequence[Any], Any], Exception | None] = _no_recovery
+
+
+class Engine:
+    """Base of engines."""
+
+    name: str
+    automatic = True
+    """Whether it may be chosen without being asked for by name."""
+
+    @property
+    def arch(self) -> str:
+        """What its kernels are built for; part of the SKU."""
+        return "any"
+
+    def why_not(self, op: Op, desc: Descriptor) -> str | None:
+        """Why it cannot serve this problem, or None if it can."""
+        return None
+
+    def guarantee(self, op: Op, desc: Descriptor) -> PrecisionGuarantee:
+        """What it promises; by default the bit contract."""
+        return op.guarantee(desc)
+
+    def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
+        raise NotImplementedError
+
+
+class _Absent(Engine):
+    """An engine that users may ask for and that this build does not have."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def why_not(self, op: Op, desc: Descriptor) -> str | None:
+        return "not installed in this build"
+
+
+ENGINES: dict[str, Engine] = {}
+_on_change: list[Callable[[], None]] = []
+
+
+def on_change(forget: Callable[[], None]) -> None:
+    """Calls `forget` whenever engines come or go: cached plans are stale then."""
+    _on_change.append(forget)
+
+
+def _changed() -> None:
+    for forget in _on_change:
+        forget()
+
+
+def register_engine(engine: Engine, *, first: bool = False) -> None:
+    """Adds an engine, in place of the one that has its name if there is one."""
+    if first:
+        others = {name: e for name, e in ENGINES.items() if name != engine.name}
+        ENGINES.clear()
+        ENGINES[engine.name] = engine
+        ENGINES.update(others)
+    else:
+        ENGINES[engine.name] = engine
+    _changed()
+
+
+def unregister_engine(name: str) -> None:
+    """Removes an engine."""
+    del ENGINES[name]
+    _changed()
+
+
+@contextlib.contextmanager
+def registered(engine: Engine, *, first: bool = False) -> Iterator[Engine]:
+    """Registers an engine for a while; afterwards everything is as it was."""
+    before = dict(ENGINES)
+    register_engine(engine, first=first)
+    try:
+        yield engine
+    finally:
+        ENGINES.clear()
+        ENGINES.update(before)
+        _changed()
+
+
+def _register_own() -> None:
+    from gradplan.engines.cpu import CpuEngine
+    from gradplan.engines.reference import ReferenceEngine
+
+    for engine in (CpuEngine(), _Absent("triton"), ReferenceEngine()):
+        register_engine(engine)
+
+
+_register_own()

@@ -1,0 +1,261 @@
+"""The CPU engine: finds the build for this CPU, loads it and binds its kernels.
+
+The package carries one shared library per instruction set level; a probe says which of them this
+CPU can run, and the best one is loaded. `GRADPLAN_ISA` forces one. `GRADPLAN_NUM_THREADS` and
+`set_num_threads` apply to every library that is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradplan._ffi import tvm_ffi
+from gradplan.engines import BoundKernel, Engine
+from gradplan.spec import Descriptor, Op, Operand, integer
+from gradplan.tensors import exportable, tensor_name, view_of
+from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError, Unsupported
+
+__all__ = [
+    "CpuEngine",
+    "get_num_threads",
+    "isa",
+    "isa_builds",
+    "load",
+    "set_num_threads",
+    "supported_isas",
+]
+
+LIBRARIES = Path(__file__).resolve().parent.parent / "lib"
+_PREFIX = "libgradplan_"
+_PROBE = "probe"
+
+
+# Builds --------------------------------------------------------------------------------------
+
+
+def isa_builds() -> tuple[str, ...]:
+    """The instruction set levels that this package was built for, the best one last."""
+    names = (path.stem.removeprefix(_PREFIX) for path in LIBRARIES.glob(_PREFIX + "*.so"))
+    # x86-64-v2 < v3 < v4 is also their order as strings.
+    return tuple(sorted(name for name in names if name != _PROBE))
+
+
+@functools.cache
+def supported_isas() -> tuple[str, ...]:
+    """Those of `isa_builds` that this CPU can run, the best one last."""
+    builds = isa_builds()
+    if not builds:
+        return ()
+    probe = ctypes.CDLL(str(LIBRARIES / f"{_PREFIX}{_PROBE}.so"))
+    return tuple(name for name in builds if probe.gradplan_cpu_supports(name.encode()))
+
+
+def isa() -> str:
+    """The build in use: that of `GRADPLAN_ISA`, or the best one that this CPU can run."""
+    wanted = os.environ.get("GRADPLAN_ISA") or None
+    supported = supported_isas()
+    if wanted is None:
+        if not supported:
+            built = ", ".join(isa_builds()) or "none"
+            raise Unsupported(f"no build of the CPU engine runs here (builds found: {built})")
+        return supported[-1]
+    if wanted not in supported:
+        known = "this CPU cannot run it" if wanted in isa_builds() else "there is no such build"
+        choices = ", ".join(supported) or "none"
+        raise Unsupported(f"GRADPLAN_ISA={wanted}: {known}; choices here: {choices}")
+    return wanted
+
+
+_loaded: dict[str, Any] = {}
+_lock = threading.RLock()
+
+
+def load(name: str | None = None) -> Any:
+    """The library for one instruction set level (default: `isa()`) as a tvm_ffi module.
+
+    Several can be loaded at once; they share no state but the number of threads.
+    """
+    name = name or isa()
+    with _lock:
+        if name not in _loaded:
+            if name not in supported_isas():
+                choices = ", ".join(supported_isas()) or "none"
+                raise Unsupported(f"no build {name!r} for this CPU; choices here: {choices}")
+            library = tvm_ffi().load_module(str(LIBRARIES / f"{_PREFIX}{name}.so"))
+            library.gradplan_set_num_threads(get_num_threads())
+            _loaded[name] = library
+        return _loaded[name]
+
+
+@functools.cache
+def kernels(name: str) -> frozenset[str]:
+    """The ops that a build has kernels for."""
+    return frozenset(load(name).gradplan_signatures())
+
+
+# Threads -------------------------------------------------------------------------------------
+
+_num_threads: int | None = None
+
+
+def _thread_count(value: Any, parse: Callable[[Any], int], source: str) -> int:
+    try:
+        count = parse(value)
+    except (TypeError, ValueError):
+        count = 0
+    if not 1 <= count <= 4096:
+        raise InvalidProblem(
+            f"{source}: expected a number of threads from 1 to 4096; got {value!r}"
+        )
+    return count
+
+
+def _default_threads() -> int:
+    given = os.environ.get("GRADPLAN_NUM_THREADS")
+    if given:
+        return _thread_count(given, int, "GRADPLAN_NUM_THREADS")
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def get_num_threads() -> int:
+    """How many threads kernels use. Results do not depend on it.
+
+    >>> import gradplan as gp
+    >>> before = gp.get_num_threads()
+    >>> gp.set_num_threads(2)
+    >>> gp.get_num_threads()
+    2
+    >>> gp.set_num_threads(before)
+    """
+    global _num_threads
+    with _lock:
+        if _num_threads is None:
+            _num_threads = _default_threads()
+        return _num_threads
+
+
+def set_num_threads(n: int) -> None:
+    """Sets how many threads kernels use, in every thread of this process."""
+    global _num_threads
+    count = _thread_count(n, integer, "set_num_threads")
+    with _lock:
+        _num_threads = count
+        for library in _loaded.values():
+            library.gradplan_set_num_threads(count)
+
+
+# The engine ----------------------------------------------------------------------------------
+
+
+class CpuEngine(Engine):
+    """C++ kernels; `build` names one instruction set level, None takes the best."""
+
+    name = "cpu"
+
+    def __init__(self, build: str | None = None) -> None:
+        self.build = build
+
+    @property
+    def arch(self) -> str:
+        return self.build or isa()
+
+    def why_not(self, op: Op, desc: Descriptor) -> str | None:
+        try:
+            known = kernels(self.arch)
+        except Unsupported as error:
+            return str(error)
+        return None if op.name in known else f"no kernel for {op.name}"
+
+    def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
+        library = load(self.build)
+        operands = op.operands(desc)
+        described = [
+            [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)] for o in operands
+        ]
+        attributes = {info.name: _plain(getattr(desc, info.name)) for info in op.attributes}
+        function, workspace_size = library.gradplan_bind(
+            op.name, op.plan_name, described, attributes
+        )
+        as_bfloat16 = library["gradplan_as_bfloat16"]
+        direct = desc.element is not ElementKind.BF16
+        return BoundKernel(
+            function if direct else _wrapping(function, as_bfloat16),
+            workspace_size,
+            _recovery(function, as_bfloat16, op.plan_name, operands),
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A descriptor's value as it crosses to C++."""
+    if value is None:
+        return -1
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _wrapping(
+    function: Callable[..., Any], as_bfloat16: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    """`function` for bfloat16 tensors, which NumPy does not export."""
+    bfloat16 = ElementKind.BF16.dtype
+
+    def run(*args: Any) -> Any:
+        return function(
+            *[
+                as_bfloat16(x.view(np.uint16))
+                if type(x) is np.ndarray and x.dtype == bfloat16
+                else x
+                for x in args
+            ]
+        )
+
+    return run
+
+
+def _recovery(
+    function: Callable[..., Any],
+    as_bfloat16: Callable[[Any], Any],
+    plan: str,
+    operands: Sequence[Operand],
+) -> Callable[[Exception, Sequence[Any], Any], Exception | None]:
+    """What to do when a call failed: NumPy may just have refused to export an array."""
+
+    def export(operand: Operand, x: Any) -> Any:
+        if not isinstance(x, np.ndarray):
+            return x
+        what = tensor_name(plan, operand.name)
+        array, bfloat16 = exportable(x, what, operand.dtype_names, write=not operand.is_input)
+        return as_bfloat16(array) if bfloat16 else array
+
+    def again(tensors: Sequence[Any], workspace: Any) -> None:
+        exported = [export(o, x) for o, x in zip(operands, tensors, strict=True)]
+        try:
+            function(*exported, workspace)
+        except (Error, MemoryError):
+            raise
+        except Exception as error:
+            # Not NumPy's refusal, then. Say which tensor could not be exported, if it was that.
+            for o, x in zip(operands, exported, strict=True):
+                view_of(x, tensor_name(plan, o.name), o.dtype_names)
+            raise KernelError(f"{plan}: {error}") from error
+
+    def recover(error: Exception, tensors: Sequence[Any], workspace: Any) -> Exception | None:
+        if isinstance(error, (Error, MemoryError)):
+            return error
+        try:
+            again(tensors, workspace)
+        except Exception as final:
+            return final
+        return None
+
+    return recover

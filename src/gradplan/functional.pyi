@@ -1,0 +1,455 @@
+# Written by tools/stubs.py from the declarations; do not edit.
+from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
+
+from gradplan.recipes import Signature
+from gradplan.vocabulary import Bounds, Ties
+
+class SupportsDLPack(Protocol):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+T = TypeVar("T", bound=SupportsDLPack)
+SIGNATURES: dict[str, Signature]
+__all__ = [
+    "cummax",
+    "cummax_backward",
+    "cummin",
+    "cummin_backward",
+    "cumprod",
+    "cumprod_backward",
+    "cumsum",
+    "cumsum_backward",
+    "embedding",
+    "embedding_backward",
+    "lerp",
+    "lerp_backward",
+    "logcumsumexp",
+    "logcumsumexp_backward",
+    "segment_sum",
+    "segment_sum_backward",
+    "sparsemax",
+    "sparsemax_backward",
+    "unsorted_segment_sum",
+]
+
+def lerp(a: T, b: T, weight: SupportsFloat, *, out: T | None = None) -> T:
+    """Linear interpolation from a (weight 0) to b (weight 1); a and b broadcast.
+
+    Args:
+        a: the result for weight 0
+        b: the result for weight 1
+        weight: the scalar; the weight of b in lerp
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the interpolation
+
+    >>> gp.lerp(np.float32([0, 10]), np.float32([4, 20]), 0.25)
+    array([ 1. , 12.5], dtype=float32)
+    """
+
+def lerp_backward(
+    dy: T,
+    weight: SupportsFloat,
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `lerp` with respect to a and b.
+
+    Args:
+        dy: the gradient of the interpolation
+        weight: the scalar; the weight of b in lerp
+        out: a tuple (da, db) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of a; the gradient of b
+
+    >>> gp.lerp_backward(np.float32([8, 16]), 0.25)
+    (array([ 6., 12.], dtype=float32), array([2., 4.], dtype=float32))
+    """
+
+def embedding(
+    weight: T,
+    indices: SupportsDLPack,
+    padding_idx: SupportsIndex | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    *,
+    out: T | None = None,
+) -> T:
+    """Rows of a table; zeros where an index is skipped. Indices may have any shape.
+
+    Args:
+        weight: the table [num_embeddings, ...]
+        indices: which row each output row is [...], int32 or int64
+        padding_idx: an index that is skipped as well
+        bounds: skip indices outside of the table, or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the rows
+
+    >>> weight = np.float32([[1, 2], [3, 4]])
+    >>> gp.embedding(weight, np.array([1, 0, 7]))
+    array([[3., 4.],
+           [1., 2.],
+           [0., 0.]], dtype=float32)
+    """
+
+def embedding_backward(
+    dout: T,
+    indices: SupportsDLPack,
+    num_embeddings: SupportsIndex,
+    padding_idx: SupportsIndex | None = None,
+    accumulate: bool = False,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `embedding` with respect to the table.
+
+    Args:
+        dout: the gradient of the looked-up rows [..., ...]
+        indices: which row each output row is [...], int32 or int64
+        num_embeddings: the number of rows of the table
+        padding_idx: an index that is skipped as well
+        accumulate: add to what the output holds instead of overwriting it
+        bounds: skip indices outside of the table, or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the table
+
+    >>> gp.embedding_backward(np.float32([[1], [2], [4]]), np.array([1, 0, 1]), 3)
+    array([[2.],
+           [5.],
+           [0.]], dtype=float32)
+    """
+
+def cumsum(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+    """Running sum along an axis.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the running result
+
+    >>> gp.cumsum(np.float32([1, 2, 3]))
+    array([1., 3., 6.], dtype=float32)
+    >>> gp.cumsum(np.float32([1, 2, 3]), reverse=True)
+    array([6., 5., 3.], dtype=float32)
+    """
+
+def cumprod(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """Running product along an axis.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the running result
+
+    >>> gp.cumprod(np.float32([[1, 2], [3, 4]]), axis=0)
+    array([[1., 2.],
+           [3., 8.]], dtype=float32)
+    """
+
+def cummax(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+    """Running maximum along an axis. NaN sticks once seen.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the running result
+
+    >>> gp.cummax(np.float32([1, 3, 2, 4]))
+    array([1., 3., 3., 4.], dtype=float32)
+    """
+
+def cummin(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+    """Running minimum along an axis. NaN sticks once seen.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the running result
+
+    >>> gp.cummin(np.float32([3, 1, 2, 0]))
+    array([3., 1., 1., 0.], dtype=float32)
+    """
+
+def logcumsumexp(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """Logarithm of the running sum of exponentials, without overflow.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the running result
+
+    >>> gp.logcumsumexp(np.float64([-np.inf, 1000.0, -np.inf]))
+    array([ -inf, 1000., 1000.])
+    """
+
+def cumsum_backward(
+    dy: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `cumsum`: the sum of dy in the other direction.
+
+    Args:
+        dy: the gradient of the scan's output
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the scan's input
+
+    >>> gp.cumsum_backward(np.float32([1, 2, 3]))
+    array([6., 5., 3.], dtype=float32)
+    """
+
+def cumprod_backward(
+    dy: T,
+    x: T,
+    y: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `cumprod`; right with any number of zeros in x.
+
+    Args:
+        dy: the gradient of the scan's output
+        x: the scan's input
+        y: the scan's output
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the scan's input
+
+    >>> x = np.float32([2, 0, 5])
+    >>> gp.cumprod_backward(np.ones_like(x), x, gp.cumprod(x))
+    array([ 1., 12.,  0.], dtype=float32)
+    """
+
+def cummax_backward(
+    dy: T,
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `cummax`: dy goes to the element that was the maximum.
+
+    Args:
+        dy: the gradient of the scan's output
+        x: the scan's input
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the scan's input
+
+    >>> x = np.float32([1, 3, 3, 2])
+    >>> gp.cummax_backward(np.float32([1, 1, 1, 1]), x)
+    array([1., 3., 0., 0.], dtype=float32)
+    >>> gp.cummax_backward(np.float32([1, 1, 1, 1]), x, ties="last")
+    array([1., 1., 2., 0.], dtype=float32)
+    """
+
+def cummin_backward(
+    dy: T,
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `cummin`: dy goes to the element that was the minimum.
+
+    Args:
+        dy: the gradient of the scan's output
+        x: the scan's input
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the scan's input
+
+    >>> gp.cummin_backward(np.float32([1, 1, 1]), np.float32([2, 1, 3]))
+    array([1., 2., 0.], dtype=float32)
+    """
+
+def logcumsumexp_backward(
+    dy: T,
+    x: T,
+    y: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `logcumsumexp`.
+
+    Args:
+        dy: the gradient of the scan's output
+        x: the scan's input
+        y: the scan's output
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the scan's input
+
+    >>> x = np.float64([0, 0])
+    >>> gp.logcumsumexp_backward(np.float64([0, 1]), x, gp.logcumsumexp(x))
+    array([0.5, 0.5])
+    """
+
+def segment_sum(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums of the rows with the same id; ids must be sorted (`unsorted_segment_sum` else).
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum of each segment
+
+    >>> x = np.float32([[1, 10], [2, 20], [3, 30]])
+    >>> gp.segment_sum(x, np.array([0, 0, 2]), 3)
+    array([[ 3., 30.],
+           [ 0.,  0.],
+           [ 3., 30.]], dtype=float32)
+    """
+
+def unsorted_segment_sum(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums of the rows with the same id; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum of each segment
+
+    >>> gp.unsorted_segment_sum(np.float32([1, 2, 3]), np.array([1, 0, 1]), 2)
+    array([2., 4.], dtype=float32)
+    """
+
+def segment_sum_backward(
+    d_output: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_sum` and `unsorted_segment_sum`; zero where an id was skipped.
+
+    Args:
+        d_output: the gradient of each sum [num_segments, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]))
+    array([2., 1., 2., 0.], dtype=float32)
+    """
+
+def sparsemax(x: T, axis: SupportsIndex = -1, *, out: T | None = None) -> T:
+    """Sparse alternative to softmax: the nearest probability distribution.
+
+    Args:
+        x: the scores
+        axis: the axis of the distribution
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the probabilities
+
+    >>> gp.sparsemax(np.float32([1.0, 0.5, -1.0]))
+    array([0.75, 0.25, 0.  ], dtype=float32)
+    """
+
+def sparsemax_backward(dy: T, y: T, axis: SupportsIndex = -1, *, out: T | None = None) -> T:
+    """Gradient of `sparsemax`, from its output.
+
+    Args:
+        dy: the gradient of the probabilities
+        y: the probabilities
+        axis: the axis of the distribution
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the scores
+
+    >>> gp.sparsemax_backward(np.float32([1, 3, 5]), np.float32([0.75, 0.25, 0]))
+    array([-1.,  1.,  0.], dtype=float32)
+    """

@@ -1,0 +1,80 @@
+"""Elementwise functions of two tensors and a scalar, and their gradients.
+
+    lerp   y = a + w (b - a) for |w| < 0.5, else b - (b - a)(1 - w): exact at both ends
+           da = (1 - w) dy,  db = w dy
+
+The scalar `param` (the weight w) is a Python float, rounded once to the compute type.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from gradplan.spec import Descriptor, Function, Gradient, Op, Shape, reads, writes
+from gradplan.vocabulary import BinaryKind, ElementKind, OpCategory
+
+
+class _BinaryFields(Descriptor):
+    kind: Annotated[BinaryKind, "the function"]
+    shape: Annotated[Shape, "the shape of every tensor"]
+    element: Annotated[ElementKind, "the element type"]
+    param: Annotated[float, "the scalar; the weight of b in lerp"]
+
+
+class BinaryParamDescriptor(_BinaryFields):
+    """An elementwise function of a, b and a scalar."""
+
+
+class BinaryParamBackwardDescriptor(_BinaryFields):
+    """The gradients of an elementwise function of two tensors and a scalar."""
+
+
+def _lerp(name: str, doc: str) -> Function:
+    return Function(name, doc, fixed={"kind": BinaryKind.LERP}, names={"param": "weight"})
+
+
+BINARY_PARAM = Op(
+    BinaryParamDescriptor,
+    OpCategory.BINARY,
+    "Linear interpolation between two tensors.",
+    tensors=(
+        reads("a", "shape", doc="the result for weight 0"),
+        reads("b", "shape", doc="the result for weight 1"),
+        writes("y", "shape", doc="the interpolation", inplace=("a", "b")),
+    ),
+    functions=(
+        _lerp(
+            "lerp",
+            """Linear interpolation from a (weight 0) to b (weight 1); a and b broadcast.
+
+            >>> gp.lerp(np.float32([0, 10]), np.float32([4, 20]), 0.25)
+            array([ 1. , 12.5], dtype=float32)
+            """,
+        ),
+    ),
+    gradient=Gradient(
+        "binary_param_backward", cotangents={"dy": "y"}, grads={"da": "a", "db": "b"}
+    ),
+    broadcasts=True,
+)
+
+BINARY_PARAM_BACKWARD = Op(
+    BinaryParamBackwardDescriptor,
+    OpCategory.BINARY,
+    "The gradients of a linear interpolation.",
+    tensors=(
+        reads("dy", "shape", doc="the gradient of the interpolation"),
+        writes("da", "shape", doc="the gradient of a", inplace=("dy",)),
+        writes("db", "shape", doc="the gradient of b", inplace=("dy",)),
+    ),
+    functions=(
+        _lerp(
+            "lerp_backward",
+            """Gradients of `lerp` with respect to a and b.
+
+            >>> gp.lerp_backward(np.float32([8, 16]), 0.25)
+            (array([ 6., 12.], dtype=float32), array([2., 4.], dtype=float32))
+            """,
+        ),
+    ),
+)

@@ -1,0 +1,164 @@
+"""Descriptor -> select -> can_implement -> run.
+
+A plan is a descriptor with a kernel that an engine has bound to it. How a call gets from `run` to
+the kernel is in calls.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from gradplan.calls import make_calls, reject
+from gradplan.engines import ENGINES, Engine, on_change
+from gradplan.engines.checks import checked
+from gradplan.spec import Descriptor, Op, Role
+from gradplan.tensors import readable, tensor_name, writable
+from gradplan.vocabulary import (
+    INDICES,
+    InvalidProblem,
+    KernelSku,
+    PlanPreference,
+    PrecisionGuarantee,
+    Unsupported,
+)
+
+D = TypeVar("D", bound=Descriptor)
+P = TypeVar("P", bound="Plan[Any]")
+
+_NO_PREFERENCE = PlanPreference()
+_CACHED_PLANS = 1024
+
+
+class Plan(Generic[D]):
+    """A kernel bound to a problem. Made by `select`; immutable, threads may share it."""
+
+    op: ClassVar[Op]
+
+    descriptor: D
+    """The problem."""
+    engine: str
+    """The name of the engine that runs it."""
+    sku: KernelSku
+    """The name of the kernel."""
+    precision_guarantee: PrecisionGuarantee
+    """What the numbers promise."""
+    workspace_size: int
+    """Bytes of scratch memory that a call needs; allocated by the call unless it is given some."""
+
+    def __init__(self, desc: D, engine: Engine, prefer: PlanPreference) -> None:
+        op = self.op
+        kernel = engine.bind(op, desc)
+        self.descriptor = desc
+        self.engine = engine.name
+        self.precision_guarantee = engine.guarantee(op, desc)
+        self.workspace_size = kernel.workspace_size
+        self._operands = op.operands(desc)
+        self._prefer = prefer
+        roles = {o.role for o in self._operands}
+        self.sku = KernelSku(
+            category=op.category,
+            op=op.function_for(desc).name,
+            element=desc.element,
+            aux_element=INDICES[-1] if op.has_indices else None,
+            layout="strided",
+            epilogue="accumulate" if Role.INOUT in roles else None,
+            arch=engine.arch,
+            backend=engine.name,
+            precision_guarantee=self.precision_guarantee,
+        )
+        self._call, run = make_calls(op, self._operands, kernel)
+        self.__dict__["run"] = run
+
+    @classmethod
+    def select(cls: type[P], desc: Any, prefer: PlanPreference = _NO_PREFERENCE) -> P:
+        """The plan for a problem, from the first engine that can serve it as `prefer` asks.
+
+        Plans are cached: selecting the same problem again returns the same plan.
+        """
+        return cast(P, _select(cast(Any, cls), desc, prefer))
+
+    def can_implement(self, *, workspace: Any = None, stream: Any = None, **tensors: Any) -> None:
+        """Returns None if `run` would accept these tensors; raises what it would raise otherwise.
+
+        Outputs may be left out. Values (indices out of range) are not looked at.
+        """
+        missing = [o.name for o in self._operands if o.is_input and tensors.get(o.name) is None]
+        unknown = tensors.keys() - {t.name for t in self.op.tensors}
+        if missing or unknown:
+            reject(self.op.plan_name, self._operands, tensors)
+        given = []
+        for operand in self._operands:
+            x = tensors.get(operand.name)
+            adapt = readable if operand.is_input else writable
+            what = tensor_name(self.op.plan_name, operand.name)
+            given.append(None if x is None else adapt(x, what))
+        checked(self.op.plan_name, self._operands, given)
+
+    def run(self, *, workspace: Any = None, stream: Any = None, **tensors: Any) -> Any:
+        """Runs the kernel on tensors given by name and returns the output, or a tuple of them.
+
+        Outputs that are left out are allocated in the framework of the first input. A `workspace`
+        of `workspace_size` bytes saves the call an allocation; `stream` is for GPU engines.
+        """
+        raise NotImplementedError  # every instance has its own, made in __init__
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.sku}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _select, (type(self), self.descriptor, self._prefer)
+
+
+@functools.cache
+def plan_class(op: Op) -> type[Plan[Any]]:
+    """The plan class of an op."""
+    doc = f"{op.doc}\n\n{_describe_tensors(op)}"
+    return type(op.plan_name, (Plan,), {"op": op, "__doc__": doc, "__module__": "gradplan"})
+
+
+def _describe_tensors(op: Op) -> str:
+    lines = ["Tensors of `run`:"]
+    for t in op.tensors:
+        shape = "[" + ", ".join(t.axes) + "]"
+        when = f" ({t.when})" if t.when is not None else ""
+        kind = "i32 or i64" if t.index else "element"
+        lines.append(f"    {t.name}: {t.role} {shape} of {kind}; {t.doc}{when}")
+    return "\n".join(lines)
+
+
+# Selection -----------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=_CACHED_PLANS)
+def _select(cls: type[Plan[Any]], desc: Descriptor, prefer: PlanPreference) -> Plan[Any]:
+    op = cls.op
+    if type(desc) is not op.descriptor:
+        raise InvalidProblem(
+            f"{op.plan_name}.select: expected a {op.descriptor.__name__}; got {desc!r}"
+        )
+    if not isinstance(prefer, PlanPreference):
+        raise InvalidProblem(f"{op.plan_name}.select: expected a PlanPreference; got {prefer!r}")
+    if prefer.engine is not None and prefer.engine not in ENGINES:
+        raise InvalidProblem(
+            f"{op.plan_name}.select: expected an engine out of {', '.join(ENGINES)}; "
+            f"got {prefer.engine!r}"
+        )
+    reasons = []
+    for engine in ENGINES.values():
+        reason = _why_not(engine, op, desc, prefer)
+        if reason is None:
+            return cls(desc, engine, prefer)
+        reasons.append(f"\n  {engine.name}: {reason}")
+    raise Unsupported(f"{op.plan_name}: no engine can serve {desc}:{''.join(reasons)}")
+
+
+def _why_not(engine: Engine, op: Op, desc: Descriptor, prefer: PlanPreference) -> str | None:
+    if prefer.engine is not None and prefer.engine != engine.name:
+        return f"engine {prefer.engine!r} was asked for"
+    if prefer.engine is None and not engine.automatic:
+        return f"only used when asked for (engine={engine.name!r})"
+    return engine.why_not(op, desc) or prefer.why_not(engine.guarantee(op, desc))
+
+
+on_change(_select.cache_clear)

@@ -1,0 +1,484 @@
+# Written by tools/stubs.py from the declarations; do not edit.
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex
+
+from gradplan.functional import SupportsDLPack, T
+from gradplan.plan import Plan
+from gradplan.spec import Descriptor, Op
+from gradplan.vocabulary import BinaryKind, Bounds, ElementKind, PlanPreference, ScanKind, Ties
+
+__all__ = [
+    "BinaryParamBackwardDescriptor",
+    "BinaryParamBackwardPlan",
+    "BinaryParamDescriptor",
+    "BinaryParamPlan",
+    "EmbeddingBackwardDescriptor",
+    "EmbeddingBackwardPlan",
+    "EmbeddingDescriptor",
+    "EmbeddingPlan",
+    "ScanBackwardDescriptor",
+    "ScanBackwardPlan",
+    "ScanDescriptor",
+    "ScanPlan",
+    "SegmentSumBackwardDescriptor",
+    "SegmentSumBackwardPlan",
+    "SegmentSumDescriptor",
+    "SegmentSumPlan",
+    "SparsemaxBackwardDescriptor",
+    "SparsemaxBackwardPlan",
+    "SparsemaxDescriptor",
+    "SparsemaxPlan",
+    "UnsortedSegmentSumDescriptor",
+    "UnsortedSegmentSumPlan",
+]
+
+class BinaryParamDescriptor(Descriptor):
+    kind: BinaryKind
+    shape: tuple[int, ...]
+    element: ElementKind
+    param: float
+    def __init__(
+        self,
+        *,
+        kind: BinaryKind | Literal["lerp"],
+        shape: Iterable[SupportsIndex],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        param: SupportsFloat,
+    ) -> None: ...
+
+class BinaryParamPlan(Plan[BinaryParamDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: BinaryParamDescriptor,
+        prefer: PlanPreference = ...,
+    ) -> BinaryParamPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        a: T,
+        b: T,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        a: T,
+        b: T,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class BinaryParamBackwardDescriptor(Descriptor):
+    kind: BinaryKind
+    shape: tuple[int, ...]
+    element: ElementKind
+    param: float
+    def __init__(
+        self,
+        *,
+        kind: BinaryKind | Literal["lerp"],
+        shape: Iterable[SupportsIndex],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        param: SupportsFloat,
+    ) -> None: ...
+
+class BinaryParamBackwardPlan(Plan[BinaryParamBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: BinaryParamBackwardDescriptor,
+        prefer: PlanPreference = ...,
+    ) -> BinaryParamBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        da: T | None = None,
+        db: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        da: T | None = None,
+        db: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
+
+class EmbeddingDescriptor(Descriptor):
+    num_embeddings: int
+    embedding_dim: int
+    num_indices: int
+    padding_idx: int | None
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        num_embeddings: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_indices: SupportsIndex,
+        padding_idx: SupportsIndex | None = None,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class EmbeddingPlan(Plan[EmbeddingDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(cls, desc: EmbeddingDescriptor, prefer: PlanPreference = ...) -> EmbeddingPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        weight: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        weight: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class EmbeddingBackwardDescriptor(Descriptor):
+    num_embeddings: int
+    embedding_dim: int
+    num_indices: int
+    padding_idx: int | None
+    element: ElementKind
+    accumulate: bool
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        num_embeddings: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_indices: SupportsIndex,
+        padding_idx: SupportsIndex | None = None,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        accumulate: bool = False,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class EmbeddingBackwardPlan(Plan[EmbeddingBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: EmbeddingBackwardDescriptor,
+        prefer: PlanPreference = ...,
+    ) -> EmbeddingBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dout: T,
+        indices: SupportsDLPack,
+        dweight: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dout: T,
+        indices: SupportsDLPack,
+        dweight: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScanDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+    ) -> None: ...
+
+class ScanPlan(Plan[ScanDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(cls, desc: ScanDescriptor, prefer: PlanPreference = ...) -> ScanPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScanBackwardDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    ties: Ties
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        ties: Ties | Literal["first", "last"] = ...,
+    ) -> None: ...
+
+class ScanBackwardPlan(Plan[ScanBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanBackwardDescriptor,
+        prefer: PlanPreference = ...,
+    ) -> ScanBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T | None = None,
+        y: T | None = None,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T | None = None,
+        y: T | None = None,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentSumDescriptor(Descriptor):
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentSumPlan(Plan[SegmentSumDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(cls, desc: SegmentSumDescriptor, prefer: PlanPreference = ...) -> SegmentSumPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class UnsortedSegmentSumDescriptor(Descriptor):
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class UnsortedSegmentSumPlan(Plan[UnsortedSegmentSumDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: UnsortedSegmentSumDescriptor,
+        prefer: PlanPreference = ...,
+    ) -> UnsortedSegmentSumPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentSumBackwardDescriptor(Descriptor):
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentSumBackwardPlan(Plan[SegmentSumBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentSumBackwardDescriptor,
+        prefer: PlanPreference = ...,
+    ) -> SegmentSumBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        segment_ids: SupportsDLPack,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        segment_ids: SupportsDLPack,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SparsemaxDescriptor(Descriptor):
+    input_shape: tuple[int, ...]
+    softmax_axis: int
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        input_shape: Iterable[SupportsIndex],
+        softmax_axis: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+    ) -> None: ...
+
+class SparsemaxPlan(Plan[SparsemaxDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(cls, desc: SparsemaxDescriptor, prefer: PlanPreference = ...) -> SparsemaxPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SparsemaxBackwardDescriptor(Descriptor):
+    input_shape: tuple[int, ...]
+    softmax_axis: int
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        input_shape: Iterable[SupportsIndex],
+        softmax_axis: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+    ) -> None: ...
+
+class SparsemaxBackwardPlan(Plan[SparsemaxBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SparsemaxBackwardDescriptor,
+        prefer: PlanPreference = ...,
+    ) -> SparsemaxBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        y: T,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        y: T,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...

@@ -1,0 +1,59 @@
+"""The order of a scan: groups of 16, blocks of 16 groups, chunks of 16 blocks, then the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gradplan.vocabulary import ScanKind
+
+from .arithmetic import Array
+
+FAN = 16  # members of a group, groups of a block, blocks of a chunk
+
+
+def maximum(a: Array, b: Array) -> Array:
+    """The running maximum: NaN sticks, and of equal values the earlier one (`a`) stays."""
+    return np.where(np.isnan(a) | (b <= a), a, b)
+
+
+def minimum(a: Array, b: Array) -> Array:
+    """The running minimum: NaN sticks, and of equal values the earlier one (`a`) stays."""
+    return np.where(np.isnan(a) | (b >= a), a, b)
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """The product; zero times an infinity is 0, so that an overflowing partial product that meets
+    a zero is what the serial loop makes of it."""
+    product = a * b
+    return np.where(np.isnan(product) & ~np.isnan(a) & ~np.isnan(b), 0.0, product)
+
+
+OPERATIONS: dict[ScanKind, Callable[[Array, Array], Array]] = {
+    ScanKind.CUMSUM: np.add,
+    ScanKind.CUMPROD: multiply,
+    ScanKind.CUMMAX: maximum,
+    ScanKind.CUMMIN: minimum,
+}
+
+
+def scan_rows(x: Array, operation: Callable[[Array, Array], Array]) -> Array:
+    """Scan each row of a `[rows, n]` array in the contract's order.
+
+    Every level does the same thing: member k of a level takes, from the left, the last value of
+    member k-1 of that level. So the carry of a level never has to be kept apart.
+    """
+    rows, n = x.shape
+    chunks = -(-n // FAN**3)
+    blocks = min(FAN, -(-n // FAN**2))
+    groups = min(FAN, -(-n // FAN))
+    padded = np.zeros((rows, chunks * blocks * groups * FAN), x.dtype)
+    padded[:, :n] = x  # what is behind the end is computed too and never looked at
+    levels = padded.reshape(rows, chunks, blocks, groups, FAN)
+    for axis in (4, 3, 2, 1):
+        members = np.moveaxis(levels, axis, 0)
+        last = (..., *(slice(-1, None) for _ in range(axis, 4)))
+        for k in range(1, len(members)):
+            members[k] = operation(members[k - 1][last], members[k])
+    return padded[:, :n]

@@ -1,0 +1,381 @@
+"""Everybody's tensors: NumPy, PyTorch, JAX, CuPy and whatever else has DLPack or a buffer.
+
+No framework is imported here: a tensor's type says which one it comes from, and then the framework
+is in memory already. Three jobs: hand a tensor to an engine (`readable`, `writable`), allocate an
+output beside an input (`framework_of`), and look at a tensor from Python (`view_of`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradplan._ffi import tvm_ffi
+from gradplan.vocabulary import ElementKind, InvalidProblem, MisalignedOperand, Unsupported
+
+Array = np.ndarray[Any, Any]
+_Adapter = Callable[[Any, str], Any]
+_BFLOAT16 = ElementKind.BF16.dtype
+CPU_DEVICE = 1  # kDLCPU
+
+
+def tensor_name(plan: str, name: str) -> str:
+    """How messages call a tensor; the engines written in C++ say it the same way."""
+    return f"{plan}: tensor '{name}'"
+
+
+def describe(x: object) -> str:
+    """What somebody passed, for messages."""
+    if x is None:
+        return "None"
+    shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+    kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
+    return kind if dtype is None else f"{kind} of {dtype}, shape {list(shape or ())}"
+
+
+# Handing tensors over ------------------------------------------------------------------------
+
+
+class _Adapters(dict[type, _Adapter]):
+    """What to do with a tensor before it is handed over, by its type; found out at first sight."""
+
+    def __init__(self, find: Callable[[type], _Adapter]) -> None:
+        super().__init__()
+        self.find = find
+
+    def __missing__(self, cls: type) -> _Adapter:
+        adapter = self[cls] = self.find(cls)
+        return adapter
+
+
+def readable(x: Any, what: str) -> Any:
+    """`x`, or something that shares its memory and exports DLPack or is an ndarray."""
+    return READERS[type(x)](x, what)
+
+
+def writable(x: Any, what: str) -> Any:
+    """The same for a tensor that will be written."""
+    return WRITERS[type(x)](x, what)
+
+
+def _root(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
+
+
+def _as_it_is(x: Any, what: str) -> Any:
+    return x
+
+
+def _as_ndarray(x: Any, what: str) -> Array:
+    return np.asarray(x)
+
+
+def _refuse(x: Any, what: str) -> Any:
+    raise InvalidProblem(
+        f"{what}: expected a tensor (DLPack or buffer protocol), got {describe(x)}"
+    )
+
+
+def _has_buffer(cls: type) -> bool:
+    if hasattr(cls, "__array_interface__"):
+        return True
+    if sys.version_info >= (3, 12):
+        return hasattr(cls, "__buffer__")
+    # Before 3.12 the buffer protocol is invisible on the class. These are the ones people use.
+    return issubclass(cls, (memoryview, bytearray, bytes)) or cls.__module__ in ("array", "mmap")
+
+
+def _reader_for(cls: type) -> _Adapter:
+    if issubclass(cls, np.ndarray):
+        return _as_it_is if cls is np.ndarray else _as_ndarray
+    if _is_torch(cls):
+        torch = sys.modules["torch"]
+        plain = cls in (torch.Tensor, torch.nn.Parameter)
+        return _torch_reader if plain else _torch_subclass_reader
+    if _is_tracer(cls):
+        return _refuse_tracer
+    if hasattr(cls, "__dlpack__"):
+        return _as_it_is
+    if issubclass(cls, np.generic) or _has_buffer(cls):
+        return _as_ndarray
+    return _refuse
+
+
+def _writer_for(cls: type) -> _Adapter:
+    reader = _reader_for(cls)
+    if reader is _torch_reader:
+        return _torch_writer
+    if reader is _torch_subclass_reader:
+        return _torch_subclass_writer
+    if _root(cls) in ("jax", "jaxlib") and reader is _as_it_is:
+        return _refuse_immutable
+    if issubclass(cls, np.generic):
+        return _refuse_immutable
+    return reader
+
+
+READERS = _Adapters(_reader_for)
+WRITERS = _Adapters(_writer_for)
+
+
+def _is_torch(cls: type) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(cls, torch.Tensor)
+
+
+def _is_tracer(cls: type) -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and issubclass(cls, jax.core.Tracer)
+
+
+def _refuse_tracer(x: Any, what: str) -> Any:
+    raise Unsupported(
+        f"{what}: a JAX tracer has no data yet (inside jit, grad or vmap); use gradplan.jax there"
+    )
+
+
+def _refuse_immutable(x: Any, what: str) -> Any:
+    raise InvalidProblem(f"{what}: expected a tensor that can be written, got {describe(x)}")
+
+
+def _torch_reader(x: Any, what: str) -> Any:
+    # The lazy negation of x.conj().imag is a flag beside the data, which DLPack does not carry.
+    return x.resolve_neg() if x.is_neg() else x
+
+
+def _torch_writer(x: Any, what: str) -> Any:
+    if x.is_neg():
+        raise InvalidProblem(f"{what}: expected a plain tensor, got one with the negation flag set")
+    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise InvalidProblem(
+            f"{what}: expected an output outside of autograd, got one that requires grad; "
+            "pass y.detach() or call under torch.no_grad()"
+        )
+    return x
+
+
+def _torch_subclass_reader(x: Any, what: str) -> Any:
+    _check_torch(x, what)
+    return _torch_reader(x, what)
+
+
+def _torch_subclass_writer(x: Any, what: str) -> Any:
+    _check_torch(x, what)
+    return _torch_writer(x, what)
+
+
+def _check_torch(x: Any, what: str) -> None:
+    """Plain tensors say themselves that they have no data; fake ones (a subclass) would crash."""
+    if x.layout is not sys.modules["torch"].strided or x.is_meta or hasattr(x, "fake_mode"):
+        raise Unsupported(f"{what}: expected a dense tensor with data, got {describe(x)}")
+
+
+class _Memory:
+    """A window on memory for `np.asarray`, which keeps the owner alive."""
+
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def _window(
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, owner: object
+) -> Array:
+    """A writable array on that memory; strides in bytes."""
+    words = np.dtype(f"u{dtype.itemsize}")
+    interface = {
+        "version": 3,
+        "data": (address, False),
+        "shape": shape,
+        "strides": strides,
+        "typestr": words.str,
+    }
+    return np.asarray(_Memory(interface, owner)).view(dtype)
+
+
+def exportable(
+    array: Array, what: str, dtype_names: Sequence[str], *, write: bool
+) -> tuple[Array, bool]:
+    """A view of an ndarray which NumPy exports through DLPack, and whether it stands for bfloat16.
+
+    NumPy refuses bfloat16 (here viewed as uint16) and read-only arrays (here viewed as writable:
+    the caller promises not to write). Of other things that it refuses this says why.
+    """
+    dtype = array.dtype
+    if dtype.name not in dtype_names or not dtype.isnative:
+        got = dtype.name if dtype.isnative else str(dtype)
+        raise InvalidProblem(f"{what}: expected element type {' or '.join(dtype_names)}, got {got}")
+    if any(s % dtype.itemsize and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        raise MisalignedOperand(
+            f"{what}: expected strides that are multiples of the element size {dtype.itemsize}, "
+            f"got {list(array.strides)} bytes"
+        )
+    if not array.flags.writeable:
+        if write:
+            raise InvalidProblem(
+                f"{what}: expected an array that can be written, got a read-only one"
+            )
+        address = array.__array_interface__["data"][0]
+        array = _window(address, array.shape, array.strides, dtype, array)
+    if dtype == _BFLOAT16:
+        return array.view(np.uint16), True
+    return array, False
+
+
+# Allocation ----------------------------------------------------------------------------------
+
+
+class Framework:
+    """Where outputs come from; this one is NumPy, and serves everybody without a better home."""
+
+    immutable = False
+    """Whether outputs are written elsewhere and then `finished`."""
+
+    def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        return np.empty(shape, kind.dtype)
+
+    def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        return np.zeros(shape, kind.dtype)
+
+    def finished(self, output: Any) -> Any:
+        """What the caller gets once `output` has been written."""
+        return output
+
+    def broadcast(self, x: Any, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(x, shape)
+
+    def viewed(self, output: Any, shape: tuple[int, ...]) -> Any:
+        """`output` in another shape, sharing its memory, or None where strides do not allow it."""
+        view = np.asarray(output).reshape(shape)
+        return view if np.may_share_memory(view, output) or view.size == 0 else None
+
+
+class _Torch(Framework):
+    # `like` has the plan's element type, or else the call is about to fail. empty_like is the
+    # fastest of the ways to ask (1.1 us against 1.7 for new_empty).
+    def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        if like.shape == shape:
+            return sys.modules["torch"].empty_like(like)
+        return like.new_empty(shape)
+
+    def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        return self.empty(shape, kind, like).zero_()
+
+    def broadcast(self, x: Any, shape: tuple[int, ...]) -> Any:
+        return x.expand(shape)
+
+    def viewed(self, output: Any, shape: tuple[int, ...]) -> Any:
+        try:
+            return output.view(shape)
+        except RuntimeError:
+            return None
+
+
+class _Jax(Framework):
+    """JAX arrays are immutable: write NumPy memory, then give it to JAX."""
+
+    immutable = True
+
+    def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        # XLA takes over memory without a copy only if it is aligned to 64 bytes.
+        size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        raw = np.empty(size + 64, np.uint8)
+        start = -raw.ctypes.data % 64
+        return raw[start : start + size].view(kind.dtype).reshape(shape)
+
+    def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        array = self.empty(shape, kind, like)
+        array.fill(0)
+        return array
+
+    def finished(self, output: Any) -> Any:
+        jax = sys.modules["jax"]
+        if output.dtype == _BFLOAT16:  # NumPy does not export it
+            return jax.numpy.asarray(output)
+        return jax.numpy.from_dlpack(output)
+
+
+_NUMPY, _TORCH, _JAX = Framework(), _Torch(), _Jax()
+_FRAMEWORKS: dict[type, Framework] = {}
+
+
+def framework_of(x: Any) -> Framework:
+    """The framework that `x` comes from."""
+    cls = type(x)
+    framework = _FRAMEWORKS.get(cls)
+    if framework is None:
+        is_jax = _root(cls) in ("jax", "jaxlib")
+        framework = _TORCH if _is_torch(cls) else _JAX if is_jax else _NUMPY
+        _FRAMEWORKS[cls] = framework
+    return framework
+
+
+# Looking at tensors from Python --------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A tensor as an engine sees it. Strides count elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype_name: str
+    device_type: int
+    address: int
+    owner: Any
+    readonly: bool = False
+
+    def array(self, dtype: np.dtype[np.generic]) -> Array:
+        """The memory as an ndarray of `dtype`, which must be the view's own."""
+        strides = tuple(stride * dtype.itemsize for stride in self.strides)
+        return _window(self.address, self.shape, strides, dtype, self.owner)
+
+
+def view_of(x: Any, what: str, dtype_names: Sequence[str]) -> View:
+    """A view of anything that `readable` or `writable` returned."""
+    if isinstance(x, np.ndarray):
+        array, bfloat16 = exportable(x, what, dtype_names, write=False)
+        itemsize = array.dtype.itemsize
+        return View(
+            array.shape,
+            tuple(stride // itemsize for stride in array.strides),
+            "bfloat16" if bfloat16 else array.dtype.name,
+            CPU_DEVICE,
+            array.__array_interface__["data"][0],
+            x,
+            not x.flags.writeable,
+        )
+    try:
+        tensor = tvm_ffi().from_dlpack(x)
+    except Exception as error:
+        if _is_torch(type(x)):
+            _check_torch(x, what)
+        reason = str(error).partition("\n")[0]
+        raise InvalidProblem(f"{what}: cannot be exported through DLPack: {reason}") from None
+    device, _ = tensor.__dlpack_device__()
+    return View(
+        tuple(tensor.shape),
+        tuple(tensor.strides),
+        str(tensor.dtype),
+        int(device),
+        tensor.data_ptr(),
+        tensor,
+    )
+
+
+def dtype_name_of(x: Any, what: str) -> str:
+    """The name of a tensor's element type, such as "float32", without touching its data."""
+    dtype = getattr(x, "dtype", None)
+    if dtype is None:
+        return str(np.asarray(readable(x, what)).dtype.name)
+    return str(dtype).rpartition(".")[2]
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of anything that `readable` accepts."""
+    shape = getattr(x, "shape", None)
+    return tuple(np.asarray(x).shape) if shape is None else tuple(shape)
