@@ -32,8 +32,8 @@ GP_INLINE auto collect_part(const E* p, int64_t stride, std::index_sequence<I...
 }
 }  // namespace detail
 
-// Sixteen elements in any other way than all of them side by side: these are calls, so that the loops
-// around them stay small.
+// Sixteen elements in any other way than all of them side by side: these are calls, so that the
+// loops around them stay small.
 template <class E>
 __attribute__((noinline)) Lanes<ComputeOf<E>> load_apart(const E* p, int64_t stride, int count,
                                                          ComputeOf<E> fill) {

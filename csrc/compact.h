@@ -1,9 +1,9 @@
-// Picking some of 16 lanes: tests of masks, and compaction of the picked values into a list.
+// Compaction: the lanes that a mask picks, one after the other in a list.
 #pragma once
 
 #include <array>
 
-#include "dtype.h"
+#include "mask_bits.h"
 
 namespace gradplan {
 
@@ -22,39 +22,6 @@ GP_INLINE bool any(const Lanes<I>& mask) {
   for (int i = 0; i < Lanes<I>::kWidth; ++i) word |= all[i];
   return word != 0;
 #endif
-}
-
-// Bit l is set where lane l of the mask is: of one native vector, and of all 16.
-template <class I>
-GP_INLINE unsigned part_bits(typename Lanes<I>::Native mask) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(I) == 4)
-    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask);
-  else
-    return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask);
-#elif defined(__AVX__)
-  if constexpr (sizeof(I) == 4)
-    return unsigned(_mm256_movemask_ps((__m256)mask));
-  else
-    return unsigned(_mm256_movemask_pd((__m256d)mask));
-#elif defined(__SSE2__)
-  if constexpr (sizeof(I) == 4)
-    return unsigned(_mm_movemask_ps((__m128)mask));
-  else
-    return unsigned(_mm_movemask_pd((__m128d)mask));
-#else
-  unsigned bits = 0;
-  for (int i = 0; i < Lanes<I>::kWidth; ++i) bits |= unsigned(mask[i] & 1) << i;
-  return bits;
-#endif
-}
-
-template <class I>
-GP_INLINE unsigned lane_bits(const Lanes<I>& mask) {
-  unsigned bits = 0;
-  for (int p = 0; p < Lanes<I>::kParts; ++p)
-    bits |= part_bits<I>(mask.part[p]) << (p * Lanes<I>::kWidth);
-  return bits;
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
@@ -78,13 +45,15 @@ inline constexpr auto kCompactionOrders = compaction_orders<W>();
 }  // namespace detail
 #endif
 
-// Writes the lanes of `values` that `mask` picks, in order, to `to`, and returns where the next ones
-// go. May write up to 16 elements from there with anything.
+// Writes the lanes of `values` that `mask` picks, in order, to `to`, and returns where the next
+// ones go. May write up to 16 elements from there with anything.
 template <class I>
 GP_INLINE I* compact(I* to, const Lanes<I>& values, const Lanes<I>& mask) {
 #if defined(__AVX2__)
+  constexpr int kWidth = Lanes<I>::kWidth;
+  const unsigned all = mask_bits(mask);
   for (int p = 0; p < Lanes<I>::kParts; ++p) {
-    const unsigned bits = part_bits<I>(mask.part[p]);
+    const unsigned bits = all >> (p * kWidth) & ((1u << kWidth) - 1);
 #if defined(__AVX512F__)
     const __m512i v = (__m512i)values.part[p];
     if constexpr (sizeof(I) == 4)
@@ -92,7 +61,7 @@ GP_INLINE I* compact(I* to, const Lanes<I>& values, const Lanes<I>& mask) {
     else
       _mm512_storeu_si512(to, _mm512_maskz_compress_epi64(__mmask8(bits), v));
 #else
-    const uint8_t* order = detail::kCompactionOrders<Lanes<I>::kWidth>[bits].data();
+    const uint8_t* order = detail::kCompactionOrders<kWidth>[bits].data();
     const __m256i words =
         _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(order)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),

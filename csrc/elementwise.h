@@ -15,24 +15,10 @@ inline bool is_packed(const Operand& t) {
   return true;
 }
 
-// The dimensions of K operands of one shape (the last one is the output), all but `without`.
-template <int K>
-Dimensions<K> shared_dimensions(const std::array<const Operand*, K>& operands, int without = -1) {
-  Dimensions<K> all;
-  const Operand& first = *operands[0];
-  for (int d = 0; d < first.rank; ++d) {
-    if (d == without) continue;
-    std::array<int64_t, K> stride;
-    for (int k = 0; k < K; ++k) stride[k] = operands[k]->stride[d];
-    all.add(first.shape[d], stride);
-  }
-  if (all.extent.size() > 1) all.arrange();
-  return all;
-}
-
-// Calls f(offset, stride, length) for runs that cover the K operands, on all threads: `length` elements
-// from `offset` (one per operand), `stride` apart. Where a run is not contiguous in every operand it
-// belongs to a tile of two dimensions, so that a transposed operand is read by the line.
+// Calls f(offset, stride, length) for runs that cover the K operands, on all threads: `length`
+// elements from `offset` (one per operand), `stride` apart. Where a run is not contiguous in every
+// operand it belongs to a tile of two dimensions, so that a transposed operand is read by the line.
+// The last operand is an output. f may use streaming stores.
 template <int K, class F>
 void for_each_run(const std::array<const Operand*, K>& operands, F&& f) {
   using Offsets = std::array<int64_t, K>;
@@ -48,7 +34,12 @@ void for_each_run(const std::array<const Operand*, K>& operands, F&& f) {
     for (int d = 0; d < operands[0]->rank; ++d) n *= operands[0]->shape[d];
     dims.add(n, one);
   } else {
-    dims = shared_dimensions<K>(operands);
+    for (int d = 0; d < operands[0]->rank; ++d) {
+      Offsets stride;
+      for (int k = 0; k < K; ++k) stride[k] = operands[k]->stride[d];
+      dims.add(operands[0]->shape[d], stride);
+    }
+    dims.arrange();
   }
   const int64_t count = dims.count();
   if (count == 0) return;
@@ -59,8 +50,8 @@ void for_each_run(const std::array<const Operand*, K>& operands, F&& f) {
   const Offsets step = rank > 0 ? dims.stride[rank - 1] : one;
   const Offsets row_step = rank > 1 ? dims.stride[rank - 2] : Offsets{};
   const bool contiguous = step == one;
-  const int64_t tile_rows = contiguous ? std::clamp<int64_t>(kPackedRun / n, 1, rows)
-                                       : std::min(rows, kTileSide);
+  const int64_t tile_rows =
+      contiguous ? std::clamp<int64_t>(kPackedRun / n, 1, rows) : std::min(rows, kTileSide);
   const int64_t tile_n = std::min(n, contiguous ? kPackedRun : kTile / tile_rows);
   const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
   const int64_t tiles = (n + tile_n - 1) / tile_n;
@@ -80,6 +71,7 @@ void for_each_run(const std::array<const Operand*, K>& operands, F&& f) {
                      for (int k = 0; k < K; ++k) at[k] += row_step[k];
                    }
                  }
+                 stream_fence();
                });
 }
 

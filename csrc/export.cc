@@ -150,17 +150,18 @@ ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
         [contract, launch = std::move(bound.launch)](ffi::PackedArgs args, ffi::Any*) {
           translate_errors([&] {
             const int count = int(contract->tensors.size());
-            if (args.size() != count + 1)
+            if (args.size() != count && args.size() != count + 1)
               throw PlanError("InvalidProblem", contract->plan + ": expected " +
                                                     std::to_string(count) +
-                                                    " tensors and a workspace, got " +
+                                                    " tensors and perhaps a workspace, got " +
                                                     std::to_string(args.size()) + " arguments");
             const DLTensor* given[kMaxTensors];
             Operand checked[kMaxTensors];
             for (int i = 0; i < count; ++i)
               given[i] = tensor_argument(contract->plan, contract->tensors[i].name, args[i]);
             contract->check(given, checked);
-            const bool own = args[count].type_index() == ffi::TypeIndex::kTVMFFINone;
+            const bool own = args.size() == count ||
+                             args[count].type_index() == ffi::TypeIndex::kTVMFFINone;
             Workspace scratch(
                 contract->plan, contract->workspace_size,
                 own ? nullptr : tensor_argument(contract->plan, "workspace", args[count]));
@@ -196,8 +197,11 @@ ffi::Tensor as_bfloat16(const ffi::Tensor& words) {
   const DLTensor* t = words.GetDLTensorPtr();
   if (t->dtype.bits != 16)
     throw ffi::Error("gradplan.KernelError", "as_bfloat16: expected 16-bit elements", "");
-  return ffi::Tensor::FromNDAllocStrided(Borrow{words}, words.shape(), words.strides(),
-                                         DLDataType{kDLBfloat, 16, 1}, t->device);
+  const DLDataType bfloat16{kDLBfloat, 16, 1};
+  if (t->ndim == 0)  // which has no strides to pass on
+    return ffi::Tensor::FromNDAlloc(Borrow{words}, words.shape(), bfloat16, t->device);
+  return ffi::Tensor::FromNDAllocStrided(Borrow{words}, words.shape(), words.strides(), bfloat16,
+                                         t->device);
 }
 
 // exp and log on their own, so that tests can compare them with the reference.

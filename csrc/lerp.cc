@@ -1,4 +1,6 @@
 // lerp, y = a + w (b - a), and its gradient.
+#include <cmath>
+
 #include "access.h"
 #include "elementwise.h"
 
@@ -7,7 +9,8 @@ namespace {
 
 void check_kind(const Problem& problem) {
   if (problem.text("kind") != "lerp")
-    throw PlanError("Unsupported", problem.plan + ": kind: expected lerp, got " + problem.text("kind"));
+    throw PlanError("Unsupported",
+                    problem.plan + ": kind: expected lerp, got " + problem.text("kind"));
 }
 
 // a + w (b - a), or from the other end, so that both ends are exact. The second form is written as
@@ -43,8 +46,8 @@ void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y,
   if (stride != std::array<int64_t, 3>{1, 1, 1}) {
     for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
   } else if (stream) {
-    in_lanes(n, elements_to_line(y), some, [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(y + i, lanes(i)); });
-    stream_fence();
+    in_lanes(n, elements_to_line(y), some,
+             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(y + i, lanes(i)); });
   } else {
     in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { store_lanes(y + i, lanes(i)); });
   }
@@ -65,8 +68,9 @@ BoundKernel bind_lerp(const Problem& problem) {
       for_each_run<3>({&operands[a], &operands[b], &operands[y]},
                       [&](const auto& at, const auto& stride, int64_t n) {
                         const auto w = Weight<ComputeOf<E>>::of(param);
-                        (w.from_b ? lerp_run<true, E> : lerp_run<false, E>)(
-                            w, pa + at[0], pb + at[1], py + at[2], stride, n, stream);
+                        (w.from_b ? lerp_run<true, E> : lerp_run<false, E>)(w, pa + at[0],
+                                                                            pb + at[1], py + at[2],
+                                                                            stride, n, stream);
                       });
     });
   }};
@@ -93,7 +97,6 @@ __attribute__((noinline)) void lerp_backward_run(double param, const E* dy, E* d
       stream_lanes(da + i, rest * v);
       stream_lanes(db + i, w * v);
     });
-    stream_fence();
   } else {
     in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA {
       const auto v = load_lanes(dy + i);
@@ -117,8 +120,8 @@ BoundKernel bind_lerp_backward(const Problem& problem) {
       const bool stream = 2 * count * int64_t(sizeof(E)) >= kStreamBytes;
       for_each_run<3>({&operands[dy], &operands[da], &operands[db]},
                       [&](const auto& at, const auto& stride, int64_t n) {
-                        lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride, n,
-                                             stream);
+                        lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride,
+                                             n, stream);
                       });
     });
   }};

@@ -1,6 +1,7 @@
 // segment_sum, unsorted_segment_sum, segment_sum_backward; and the segment sum that
 // embedding_backward is as well.
 #include "row_gather.h"
+#include "row_sum_of.h"
 #include "segment_runs.h"
 #include "segment_sum.h"
 
@@ -148,8 +149,7 @@ void sum_sorted(const BoundSum& b, const Source& source, int64_t members, const 
   visit_element(b.element, [&](auto* e) {
     using E = std::remove_pointer_t<decltype(e)>;
     using C = ComputeOf<E>;
-    const RowSumsOf<E> sums(input.as<const E>(), b.members, input.stride[0], input.stride[1],
-                            output, b.op.accumulate,
+    const RowSumsOf<E> sums(input, b.members, Source::kScattered, output, b.op.accumulate,
                             reinterpret_cast<C*>(workspace + b.partial_at));
     const RowSums& any = sums;
     LongRuns long_runs{reinterpret_cast<LongRun*>(workspace + b.long_runs_at)};

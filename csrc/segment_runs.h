@@ -9,11 +9,13 @@
 
 namespace gradplan {
 
-// Sources of sorted keys: key(i) never decreases, position(i) is the i-th member's row of the input.
+// Sources of sorted keys: key(i) never decreases, position(i) is the i-th member's row of the input,
+// kScattered says that neighbours there are not neighbours in memory.
 
 // Indices that the caller sorted, without the out-of-range ones at both ends.
 template <class I>
 struct SortedIds {
+  static constexpr bool kScattered = false;
   IndexView<I> ids;
   int64_t first;
   GP_INLINE int64_t key(int64_t i) const { return ids[first + i]; }
@@ -22,6 +24,7 @@ struct SortedIds {
 
 template <class K>
 struct SortedPositions {
+  static constexpr bool kScattered = true;
   const SortEntry<K>* entry;
   GP_INLINE int64_t key(int64_t i) const { return int64_t(entry[i].key); }
   GP_INLINE int64_t position(int64_t i) const { return int64_t(entry[i].payload); }
@@ -30,6 +33,7 @@ struct SortedPositions {
 // Entries that carry the member's value instead of its position: they are the input.
 template <class K>
 struct SortedValues {
+  static constexpr bool kScattered = false;
   const SortEntry<K>* entry;
   GP_INLINE int64_t key(int64_t i) const { return int64_t(entry[i].key); }
   GP_INLINE int64_t position(int64_t i) const { return i; }
@@ -108,6 +112,7 @@ int64_t fill_batch(const Source& source, int64_t member, int64_t end, int64_t to
     batch.offset[i] = source.position(member + i) * row_stride;
     batch.row[runs] = key;
     batch.end[runs] = i + 1;
+    batch.last[i] = next != key;
     runs += next != key;
     key = next;
   }

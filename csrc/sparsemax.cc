@@ -6,43 +6,34 @@
 namespace gradplan {
 namespace {
 
-// A line this long is worth all threads when there are fewer lines than threads.
-constexpr int64_t kLongLineBytes = 1 << 20;
-
-template <class E, int K>
-bool is_long(const Geometry<E, K>& geometry) {
-  return geometry.rows < num_threads() && geometry.n * int64_t(sizeof(E)) >= kLongLineBytes &&
-         std::all_of(geometry.step, geometry.step + K, [](int64_t s) { return s == 1; });
-}
-
 template <class E>
 void forward(const Geometry<E, 2>& geometry) {
   const bool stream = geometry.bytes() >= kStreamBytes;
-  if (is_long(geometry)) {
-    for (int64_t r = 0; r < geometry.rows; ++r) {
-      const auto offset = geometry.row_offsets(r);
-      using L = Line<E, true>;
-      sparsemax_long_line(L{geometry.base[0] + offset[0], geometry.n, 1},
-                          L{geometry.base[1] + offset[1], geometry.n, 1}, stream);
-    }
+  if (has_long_lines(geometry)) {
+    for (int64_t r = 0; r < geometry.rows; ++r)
+      sparsemax_long_line(line_of(geometry, r, 0), line_of(geometry, r, 1), stream);
     return;
   }
   visit_lines(
-      geometry, [&](auto, auto& lines) { sparsemax_line(lines[0], lines[1], stream); },
+      geometry, [&](auto& lines) { sparsemax_line(lines[0], lines[1], stream); },
       [&](auto& strips) { sparsemax_strip(strips[0], strips[1], geometry.n); });
 }
 
 template <class E>
 void backward(const Geometry<E, 3>& geometry) {
   const bool stream = geometry.bytes() >= kStreamBytes;
+  if (has_long_lines(geometry)) {
+    for (int64_t r = 0; r < geometry.rows; ++r)
+      sparsemax_backward_long_line(line_of(geometry, r, 0), line_of(geometry, r, 1),
+                                   line_of(geometry, r, 2), stream);
+    return;
+  }
   visit_lines(
       geometry,
-      [&](auto, auto& lines) {
+      [&](auto& lines) {
         write_gradient(lines[0], lines[1], lines[2], find_mean(lines[0], lines[1]), stream);
       },
-      [&](auto& strips) {
-        sparsemax_backward_strip(strips[0], strips[1], strips[2], geometry.n);
-      });
+      [&](auto& strips) { sparsemax_backward_strip(strips[0], strips[1], strips[2], geometry.n); });
 }
 
 BoundKernel bind_forward(const Problem& problem) {

@@ -5,8 +5,8 @@
 
 namespace gradplan {
 
-// The contract's row reduction: 16 serial sums from -0.0, one per position modulo 16, then a halving
-// tree. V is one number per sum (a line), or 16 (a strip).
+// The contract's row reduction: 16 serial sums from -0.0, one per position modulo 16, then a
+// halving tree. V is one number per sum (a line), or 16 (a strip).
 template <class V>
 GP_INLINE V halving_sum(V (&sums)[kLanes]) {
   for (int half = kLanes / 2; half > 0; half /= 2)
@@ -14,8 +14,8 @@ GP_INLINE V halving_sum(V (&sums)[kLanes]) {
   return sums[0];
 }
 
-// sum / k. The count is rounded to the compute type (exact below 2^24, or 2^53). An empty support has
-// no mean, and nothing to subtract it from.
+// sum / k. The count is rounded to the compute type (exact below 2^24, or 2^53). An empty support
+// has no mean, and nothing to subtract it from.
 template <class C>
 GP_INLINE C support_mean(C sum, int64_t count) {
   return count == 0 ? C(0) : sum / C(count);
@@ -37,9 +37,10 @@ __attribute__((noinline)) auto find_mean(const L& dy, const L& y) {
     sums = sums + select(in_support, g, V(C(-0.0)));
     count = count - in_support;
   };
-  by_lanes(
-      y.n, [&](int64_t i) GP_INLINE_LAMBDA { add(dy.load(i), y.load(i)); },
-      [&](int64_t i, int some) GP_INLINE_LAMBDA { add(dy.load(i, some, 0), y.load(i, some, 0)); });
+  in_lanes(
+      y.n, 0,
+      [&](int64_t i, int some) GP_INLINE_LAMBDA { add(dy.load(i, some, 0), y.load(i, some, 0)); },
+      [&](int64_t i) GP_INLINE_LAMBDA { add(dy.load(i), y.load(i)); });
   C sum[kLanes];
   int64_t k = 0;
   sums.store(sum);
@@ -48,10 +49,21 @@ __attribute__((noinline)) auto find_mean(const L& dy, const L& y) {
 }
 
 template <class L, class C = ComputeOfLine<L>>
-__attribute__((noinline)) void write_gradient(const L& dy, const L& y, const L& dx, C mean, bool stream) {
+__attribute__((noinline)) void write_gradient(const L& dy, const L& y, const L& dx, C mean,
+                                              bool stream) {
   write_line(dx, stream, [&](int64_t i, int count) GP_INLINE_LAMBDA {
     if (count == kLanes) return gradient(dy.load(i), y.load(i), Lanes<C>(mean));
     return gradient(dy.load(i, count, 0), y.load(i, count, 0), Lanes<C>(mean));
+  });
+}
+
+// One long line: the order of its sum is fixed and serial, but all threads write.
+template <class L>
+void sparsemax_backward_long_line(const L& dy, const L& y, const L& dx, bool stream) {
+  FloatEnvironment environment;
+  const auto mean = find_mean(dy, y);
+  in_pieces(dx, [&](int64_t, int64_t begin, int64_t end) {
+    write_gradient(dy.part(begin, end), y.part(begin, end), dx.part(begin, end), mean, stream);
   });
 }
 

@@ -40,7 +40,7 @@ struct StripSolver {
   const Strip<E>& x;
   const int64_t n;
   const int groups;
-  V top[kStripGroups];              // NaN where the column is to be NaN
+  V top[kStripGroups];                // NaN where the column is to be NaN
   alignas(64) I threshold[kColumns];  // lower bounds; in the end, the fixed points
   alignas(64) C tau[kColumns];
 
@@ -78,7 +78,7 @@ struct StripSolver {
         const auto fixed = to_fixed(v - top[g]);
         alignas(64) I q[kLanes];
         fixed.store(q);
-        unsigned bits = lane_bits(fixed > Lanes<I>::load(threshold + g * kLanes));
+        unsigned bits = mask_bits(fixed > Lanes<I>::load(threshold + g * kLanes));
         for (; bits != 0; bits &= bits - 1) {
           const int lane = __builtin_ctz(bits), column = g * kLanes + lane;
           lists.value[column][lists.size[column]++] = q[lane];
@@ -92,7 +92,8 @@ struct StripSolver {
     return fits;
   }
 
-  // One Newton step over the strip itself, for supports that fit no list. True if it changed something.
+  // One Newton step over the strip itself, for supports that fit no list. True if it changed
+  // something.
   bool step() {
     Above<C> sums[kColumns];
     for (int64_t begin = 0; begin < n; begin += AboveLanes<C>::kMost) {

@@ -92,9 +92,10 @@ Above<C> sum_above(const L& x, C top, IntOf<C> threshold) {
       const auto q = to_fixed(values - Lanes<C>(top));
       above.add(q, q > Lanes<I>(threshold));
     };
-    by_lanes(
-        piece.n, [&](int64_t i) GP_INLINE_LAMBDA { add(piece.load(i)); },
-        [&](int64_t i, int count) GP_INLINE_LAMBDA { add(piece.load(i, count, -kInfinity<C>)); });
+    in_lanes(
+        piece.n, 0,
+        [&](int64_t i, int count) GP_INLINE_LAMBDA { add(piece.load(i, count, -kInfinity<C>)); },
+        [&](int64_t i) GP_INLINE_LAMBDA { add(piece.load(i)); });
     all += above.total();
   }
   return all;
@@ -149,24 +150,53 @@ __attribute__((noinline)) void sparsemax_line(const L& x, const L& y, bool strea
   write_projection(x, y, top, tau, stream);
 }
 
-// One long line on all threads: the same steps, in pieces.
+// One long line on all threads: the same steps, in pieces. Every piece raises the threshold as far
+// as it can on its own; what is left of its list joins the others'.
+template <class L, class C = ComputeOfLine<L>>
+C find_long_tau(const L& x, const Maxima<C>& maxima, C top) {
+  using I = IntOf<C>;
+  I bound;
+  start(maxima, top, bound);
+  Candidates<C> survivors;
+  std::atomic<I> threshold{bound};
+  std::atomic<int64_t> size{0};
+  std::atomic<bool> fit{true};
+  in_pieces(x, [&](int64_t, int64_t begin, int64_t end) {
+    Candidates<C> list;
+    I own = threshold.load(std::memory_order_relaxed);
+    const bool gathered = gather(x.part(begin, end), top, own, list);
+    if (gathered) list.refine(own);
+    for (I old = threshold; old < own && !threshold.compare_exchange_weak(old, own);) continue;
+    const int64_t at = gathered ? size.fetch_add(list.size) : 0;
+    if (gathered && at + list.size <= Candidates<C>::kCapacity)
+      std::copy_n(list.value, list.size, survivors.value + at);
+    else
+      fit.store(false, std::memory_order_relaxed);
+  });
+  bound = threshold;
+  survivors.size = size;
+  if (fit) return survivors.refine(bound).tau(bound);
+  const Above<C> above = raise<C>(bound, [&](I t) {
+    Above<C> sums[kLinePieces];
+    in_pieces(x, [&](int64_t p, int64_t begin, int64_t end) {
+      sums[p] = sum_above(x.part(begin, end), top, t);
+    });
+    Above<C> all;
+    for (const Above<C>& sum : sums) all += sum;
+    return all;
+  });
+  return above.tau(bound);
+}
+
 template <class L, class C = ComputeOfLine<L>>
 void sparsemax_long_line(const L& x, const L& y, bool stream) {
-  using I = IntOf<C>;
-  constexpr int kPieces = Maxima<C>::kGroups * kLanes;
-  const int64_t length = (x.n / kPieces / kLanes + 1) * kLanes;
-  const int64_t bytes = x.n * int64_t(sizeof(*x.data));
+  static_assert(kLinePieces == Maxima<C>::kGroups * kLanes);
   FloatEnvironment environment;
-  auto in_pieces = [&](auto&& f) {
-    parallel_for((x.n + length - 1) / length, 1, bytes, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) f(p, p * length, std::min((p + 1) * length, x.n));
-    });
-  };
 
-  C highest[kPieces];
-  std::fill_n(highest, kPieces, -kInfinity<C>);
+  C highest[kLinePieces];
+  std::fill_n(highest, kLinePieces, -kInfinity<C>);
   std::atomic<bool> sound{true};
-  in_pieces([&](int64_t p, int64_t begin, int64_t end) {
+  in_pieces(x, [&](int64_t p, int64_t begin, int64_t end) {
     const Maxima<C> maxima = find_maxima(x.part(begin, end));
     highest[p] = maxima.highest();
     if (!maxima.is_sound()) sound.store(false, std::memory_order_relaxed);
@@ -175,41 +205,8 @@ void sparsemax_long_line(const L& x, const L& y, bool stream) {
   for (int g = 0; g < Maxima<C>::kGroups; ++g) maxima.add(g, Lanes<C>::load(highest + g * kLanes));
   const C top = sound ? maxima.top() : std::numeric_limits<C>::quiet_NaN();
 
-  C tau = top;
-  if (top == top) {
-    Candidates<C> survivors;
-    I first;
-    start(maxima, top, first);
-    std::atomic<I> threshold{first};
-    std::atomic<int64_t> size{0};
-    in_pieces([&](int64_t, int64_t begin, int64_t end) {
-      Candidates<C> list;
-      I bound = threshold.load(std::memory_order_relaxed);
-      const bool fits = gather(x.part(begin, end), top, bound, list);
-      if (fits) list.refine(bound);
-      for (I old = threshold; old < bound && !threshold.compare_exchange_weak(old, bound);) continue;
-      const int64_t at = size.fetch_add(fits ? list.size : Candidates<C>::kCapacity + 1);
-      if (at + list.size <= Candidates<C>::kCapacity)
-        std::copy_n(list.value, list.size, survivors.value + at);
-    });
-    I bound = threshold;
-    survivors.size = size;
-    if (survivors.has_room(0)) {
-      tau = survivors.refine(bound).tau(bound);
-    } else {
-      const Above<C> above = raise<C>(bound, [&](I t) {
-        Above<C> sums[kPieces];
-        in_pieces([&](int64_t p, int64_t begin, int64_t end) {
-          sums[p] = sum_above(x.part(begin, end), top, t);
-        });
-        Above<C> all;
-        for (const Above<C>& sum : sums) all += sum;
-        return all;
-      });
-      tau = above.tau(bound);
-    }
-  }
-  in_pieces([&](int64_t, int64_t begin, int64_t end) {
+  const C tau = top == top ? find_long_tau(x, maxima, top) : top;
+  in_pieces(x, [&](int64_t, int64_t begin, int64_t end) {
     write_projection(x.part(begin, end), y.part(begin, end), top, tau, stream);
   });
 }

@@ -1,5 +1,5 @@
-// How the sparsemax kernels visit the lines along the softmax axis: a line at a time where the axis is
-// contiguous, and 16 lines at a time, one per lane, where another dimension is.
+// How the sparsemax kernels visit the lines along the softmax axis: a line at a time where the axis
+// is contiguous, and 16 lines at a time, one per lane, where another dimension is.
 #pragma once
 
 #include "access.h"
@@ -30,24 +30,17 @@ struct Line {
 template <class L>
 using ComputeOfLine = ComputeOf<std::remove_pointer_t<decltype(L::data)>>;
 
-// Calls whole(i) for every 16 elements of [0, n) and rest(i, count) for what remains.
-template <class Whole, class Rest>
-GP_INLINE void by_lanes(int64_t n, Whole&& whole, Rest&& rest) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) whole(i);
-  if (i < n) rest(i, int(n - i));
-}
-
-// Writes f(i, count) for every i of the output line in steps of 16, past the caches if `stream`.
+// Writes f(i, count) for every i of the output line in steps of 16, past the caches if `stream`
+// (the fence is the caller's).
 template <class E, bool Contiguous, class F>
 GP_INLINE void write_line(const Line<E, Contiguous>& out, bool stream, F&& f) {
   auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA { out.store(i, count, f(i, count)); };
   if (Contiguous && stream) {
     in_lanes(out.n, elements_to_line(out.data), some,
              [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(out.data + i, f(i, kLanes)); });
-    stream_fence();
   } else {
-    in_lanes(out.n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { out.store(i, kLanes, f(i, kLanes)); });
+    in_lanes(out.n, 0, some,
+             [&](int64_t i) GP_INLINE_LAMBDA { out.store(i, kLanes, f(i, kLanes)); });
   }
 }
 
@@ -57,7 +50,7 @@ constexpr int kStripGroups = 4;
 template <class E>
 struct Strip {
   E* data;
-  int64_t step;  // from one position of the axis to the next
+  int64_t step;   // from one position of the axis to the next
   int64_t pitch;  // from one column to the next
   int columns;
   bool stream = false;  // write past the caches
@@ -81,17 +74,47 @@ struct Strip {
   }
 };
 
+template <class E, int K>
+bool has_contiguous_lines(const Geometry<E, K>& geometry) {
+  return std::all_of(geometry.step, geometry.step + K, [](int64_t s) { return s == 1; });
+}
+
+// Fewer lines than threads, and each so long that it is worth all of them.
+template <class E, int K>
+bool has_long_lines(const Geometry<E, K>& geometry) {
+  constexpr int64_t kLongLineBytes = 1 << 20;
+  return geometry.rows < num_threads() && geometry.n * int64_t(sizeof(E)) >= kLongLineBytes &&
+         has_contiguous_lines(geometry);
+}
+
+template <class E, int K>
+Line<E, true> line_of(const Geometry<E, K>& geometry, int64_t row, int operand) {
+  return {geometry.base[operand] + geometry.row_offsets(row)[operand], geometry.n, 1};
+}
+
+// Calls f(piece, begin, end) for at most kLinePieces pieces of one long line, on all threads.
+constexpr int kLinePieces = 64;
+
+template <class L, class F>
+void in_pieces(const L& line, F&& f) {
+  const int64_t length = (line.n / kLinePieces / kLanes + 1) * kLanes;
+  const int64_t bytes = line.n * int64_t(sizeof(*line.data));
+  parallel_for((line.n + length - 1) / length, 1, bytes, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) f(p, p * length, std::min((p + 1) * length, line.n));
+    stream_fence();
+  });
+}
+
 // Below this, 16 contiguous lines at once are faster in spite of the strided loads.
 constexpr int64_t kShortLine = 16;
 
-// Calls line(std::bool_constant<contiguous>, lines[K]) or strip(strips[K]) for all of a problem, on all
-// threads.
+// Calls line(lines[K]) or strip(strips[K]) for all of a problem, on all threads.
 template <class E, int K, class OnLine, class OnStrip>
 void visit_lines(const Geometry<E, K>& geometry, OnLine&& line, OnStrip&& strip) {
   const int64_t rows = geometry.rows, n = geometry.n;
   if (rows == 0 || n == 0) return;
   const int64_t bytes = geometry.bytes() * K;
-  const bool contiguous = std::all_of(geometry.step, geometry.step + K, [](int64_t s) { return s == 1; });
+  const bool contiguous = has_contiguous_lines(geometry);
   const int64_t columns = geometry.outer.extent.empty() ? 1 : geometry.outer.extent.back();
 
   if ((contiguous && n >= kShortLine) || columns < kLanes) {
@@ -103,19 +126,20 @@ void visit_lines(const Geometry<E, K>& geometry, OnLine&& line, OnStrip&& strip)
           Line<E, is_contiguous> lines[K];
           for (int k = 0; k < K; ++k)
             lines[k] = {geometry.base[k] + offset[k], n, geometry.step[k]};
-          line(is_contiguous, lines);
+          line(lines);
         };
         if (contiguous)
           call(std::true_type{});
         else
           call(std::false_type{});
       }
+      stream_fence();
     });
     return;
   }
 
-  // Wide strips use whole lines of memory; narrow ones keep all threads busy. The first one ends where a
-  // line of the output begins.
+  // Wide strips use whole lines of memory; narrow ones keep all threads busy. The first one ends
+  // where a line of the output begins.
   const auto& pitch = geometry.outer.stride.back();
   const int64_t wide = kStripGroups * kLanes;
   const int64_t width = rows / wide >= 2 * num_threads() ? wide : kLanes;

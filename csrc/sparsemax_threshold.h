@@ -1,12 +1,16 @@
 // The threshold of sparsemax, in integers.
 //
-// With q the shifted row in fixed point and c = 2^F, the threshold t solves f(t) = sum of max(q - t, 0)
-// = c. f is convex and falling, so the solution is unique and Newton's step (Michelot's),
-// t' = (sum of q over {q > t} - c) / |{q > t}|, taken from a lower bound, goes up and never past it. Two
-// facts make it cheap:
-// - q is an integer, so {q > t} = {q > floor(t)}: only floor(t) is kept, and sums are exact, in any order.
-// - For ANY subset A of the row, (sum over A - c) / |A| is a lower bound: sum over A of (q - t) = c there,
-//   so f(t) >= c. A threshold found from a part of the row can prune the rest.
+// With q the shifted row in fixed point and c = 2^F, the threshold t solves f(t) = c where f(t) is
+// the sum of max(q - t, 0). f is convex and falling, so the solution is unique, and Newton's step
+// (Michelot's), t' = (sum of q over S - c) / |S| with S = {q > t}, taken from a lower bound, goes
+// up and never past it. Each step at least halves f - c or |S|, so there are few. Two facts make it
+// cheap:
+//
+// 1. q is an integer, so {q > t} = {q > floor(t)}: only floor(t) is kept. Sums are exact, in any
+//    order.
+// 2. For ANY subset A of the row, t = (sum of q over A - c) / |A| is a lower bound: there the sum
+// of
+//    q - t over A is c, so f(t) >= c. A threshold found from a part of the row prunes the rest.
 #pragma once
 
 #include <cmath>
@@ -31,9 +35,12 @@ GP_INLINE I sum_lanes(const Lanes<I>& v) {
   constexpr auto kAll = std::make_index_sequence<kWidth>{};
   auto sum = v.part[0];
   for (int p = 1; p < Lanes<I>::kParts; ++p) sum += v.part[p];
-  if constexpr (kWidth >= 16) sum += detail::rotate_lanes(sum, kAll, std::integral_constant<int, 8>{});
-  if constexpr (kWidth >= 8) sum += detail::rotate_lanes(sum, kAll, std::integral_constant<int, 4>{});
-  if constexpr (kWidth >= 4) sum += detail::rotate_lanes(sum, kAll, std::integral_constant<int, 2>{});
+  if constexpr (kWidth >= 16)
+    sum += detail::rotate_lanes(sum, kAll, std::integral_constant<int, 8>{});
+  if constexpr (kWidth >= 8)
+    sum += detail::rotate_lanes(sum, kAll, std::integral_constant<int, 4>{});
+  if constexpr (kWidth >= 4)
+    sum += detail::rotate_lanes(sum, kAll, std::integral_constant<int, 2>{});
   sum += detail::rotate_lanes(sum, kAll, std::integral_constant<int, 1>{});
   return sum[0];
 }
@@ -47,7 +54,8 @@ constexpr IntOf<C> kFixedOne = IntOf<C>{1} << kFixedBits<C>;
 template <class C>
 using FixedSum = std::conditional_t<sizeof(C) == 8, __int128, int64_t>;
 
-// trunc(v * 2^F) for -1 < v <= 0, and -2^F, which no threshold lets pass, for less than that and NaN.
+// trunc(v * 2^F) for -1 < v <= 0, and -2^F, which no threshold lets pass, for less than that and
+// NaN.
 template <class C>
 GP_INLINE Lanes<IntOf<C>> to_fixed(const Lanes<C>& v) {
   using V = Lanes<C>;
@@ -56,22 +64,25 @@ GP_INLINE Lanes<IntOf<C>> to_fixed(const Lanes<C>& v) {
   if constexpr (sizeof(C) == 4) {
     return convert<int32_t>(w);
   } else {
-    // In two halves of 30 bits: AVX2 has no conversion to 64-bit integers. Adding 1.5 * 2^52 rounds to
-    // an integer and shows it in the low bits; trunc is up here.
+    // In two halves of 30 bits: AVX2 has no conversion to 64-bit integers. Adding 1.5 * 2^52 rounds
+    // to an integer and shows it in the low bits; trunc is up here.
     const V magic(0x1.8p52);
     auto up = [&](const V& x) GP_INLINE_LAMBDA {
       const V r = (x + magic) - magic;
       return select(r < x, r + V(1), r);
     };
-    auto integer = [&](const V& x) GP_INLINE_LAMBDA { return bitcast<int64_t>(x + magic) - bitcast<int64_t>(magic); };
+    auto integer = [&](const V& x) GP_INLINE_LAMBDA {
+      return bitcast<int64_t>(x + magic) - bitcast<int64_t>(magic);
+    };
     const V high = up(w);
     const V low = up((w - high) * V(kHalf));
     return (integer(high) << 30) + integer(low);
   }
 }
 
-// A number below every x whose to_fixed(x - top) is above the threshold: a test that needs neither the
-// subtraction nor the conversion. (x - top rounds monotonically, so only the errors made here count.)
+// A number below every x whose to_fixed(x - top) is above the threshold: a test that needs neither
+// the subtraction nor the conversion. (x - top rounds monotonically, so only the errors made here
+// count.)
 template <class C>
 GP_INLINE C loose_bound(C top, IntOf<C> threshold) {
   constexpr C kSlack = C(8) * std::numeric_limits<C>::epsilon();
@@ -103,8 +114,8 @@ struct Above {
   }
 };
 
-// Above, lane by lane. Low and high half of each number are summed apart, in the integer type itself:
-// good for kMost additions, after which even the sum of all lanes fits.
+// Above, lane by lane. Low and high half of each number are summed apart, in the integer type
+// itself: good for kMost additions, after which even the sum of all lanes fits.
 template <class C>
 struct AboveLanes {
   using I = IntOf<C>;
@@ -129,8 +140,9 @@ struct AboveLanes {
   }
 };
 
-// Newton's steps by sum(threshold) until nothing changes, or until the sum is empty: both can be only
-// where it is over a part of the row, whose own solution may lie below the threshold known already.
+// Newton's steps by sum(threshold) while they raise the threshold. Over a part of the row they may
+// lead down, or to an empty sum: its own solution can lie below the threshold known already, which
+// then stays.
 template <class C, class Sum>
 GP_INLINE Above<C> raise(IntOf<C>& threshold, Sum&& sum) {
   for (;;) {
@@ -158,10 +170,11 @@ struct Candidates {
     size = compact(value + size, q, q > Lanes<I>(threshold)) - value;
   }
 
-  // Raises the threshold to the solution for the list, and drops most of what is below it. Where the
-  // list has all of the support this is the answer.
+  // Raises the threshold to the solution for the list, and drops most of what is below it. Where
+  // the list has all of the support this is the answer.
   Above<C> refine(I& threshold) {
-    return raise<C>(threshold, [&](I t) GP_INLINE_LAMBDA { return size > kFew ? filter(t) : sum(t); });
+    return raise<C>(threshold,
+                    [&](I t) GP_INLINE_LAMBDA { return size > kFew ? filter(t) : sum(t); });
   }
 
  private:

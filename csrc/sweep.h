@@ -114,9 +114,10 @@ struct Cut {
   }
 };
 
-// Lane groups that walk side by side where lanes are neighbours in memory: 16 groups read a kilobyte
-// of f32 from each step's row before going to the next.
-constexpr int kStrip = 16;
+// Lane groups that walk side by side where lanes are neighbours in memory: each step then reads and
+// writes up to a page in a row (4 KiB of f32), which the prefetchers and the TLB like: 64 groups are
+// nearly twice as fast as 16 on 4096 x 4096 along axis 0.
+constexpr int kStrip = 64;
 
 // Runs `kernel` over the lanes of a range. A kernel has
 //   kInputs, kOutputs (0 or 1), Element, State
@@ -142,7 +143,8 @@ void sweep(const Kernel& kernel, const Geometry<typename Kernel::Element, K>& ge
   const bool large = kOut > 0 && geometry.bytes() >= kStreamBytes;
   const bool columns = geometry.outer.extent.empty() ? false
                                                      : geometry.outer.stride.back()[K - 1] == 1;
-  const int strip = columns ? kStrip : 1;
+  const int64_t share = (groups + 2 * num_threads() - 1) / (2 * num_threads());
+  const int strip = columns ? int(std::min<int64_t>(kStrip, share)) : 1;
   const int64_t strips = (groups + strip - 1) / strip;
   const int64_t strip_bytes = strip * kLanes * range.length * int64_t(sizeof(E)) * K;
   const int64_t grain = std::max<int64_t>(1, (1 << 16) / strip_bytes);
@@ -151,9 +153,11 @@ void sweep(const Kernel& kernel, const Geometry<typename Kernel::Element, K>& ge
     typename Kernel::State states[kStrip];
     LaneView<E> views[kStrip][K];
     Square<C> squares[K];
+    LineWriter<E> writer;
     for (int64_t s = begin; s < end; ++s) {
       const int64_t first_group = s * strip;
       const int count = int(std::min<int64_t>(strip, groups - first_group));
+      bool streams_rows = false;
       for (int g = 0; g < count; ++g) {
         const int64_t first_lane = (first_group + g) * kLanes;
         const int used = int(std::min<int64_t>(kLanes, lanes - first_lane));
@@ -170,6 +174,15 @@ void sweep(const Kernel& kernel, const Geometry<typename Kernel::Element, K>& ge
           views[g][k].lanes = used;
           views[g][k].settle(k >= kIn && large);
         }
+        if constexpr (kOut > 0) {
+          // Rows are streamed one group at a time (columns need no writer).
+          const LaneView<E>& out = views[g][kIn];
+          if (out.stream && out.access == Access::kRows) {
+            streams_rows = strip == 1;
+            views[g][kIn].stream = streams_rows;
+            if (streams_rows) writer.start(out.lane, out.step < 0);
+          }
+        }
         kernel.begin(states[g], views[g], range, first_lane, used);
       }
       for (int64_t step = 0; step < range.length; step += kGroup) {
@@ -183,9 +196,10 @@ void sweep(const Kernel& kernel, const Geometry<typename Kernel::Element, K>& ge
             load_square(views[g][k], step + ahead, steps - (ahead && last), squares[k], C(1));
           }
           kernel.square(states[g], squares, step, steps, range.length);
-          if constexpr (kOut > 0) store_square(views[g][kIn], step, steps, squares[kIn]);
+          if constexpr (kOut > 0) store_square(views[g][kIn], step, steps, squares[kIn], writer);
         }
       }
+      if (streams_rows) writer.finish();
       for (int g = 0; g < count; ++g) {
         const int64_t first_lane = (first_group + g) * kLanes;
         kernel.end(states[g], range, first_lane,

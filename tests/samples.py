@@ -8,20 +8,18 @@ import numpy as np
 import pytest
 
 import gradplan as gp
-from gradplan.spec import (
-    OPS,
+from gradplan.descriptor import (
     AxisOf,
     Descriptor,
     Element,
     Flag,
     IndexInto,
-    Op,
-    Operand,
     Real,
     ShapeField,
     SizeField,
     Word,
 )
+from gradplan.spec import OPS, Op, Operand
 
 REFERENCE = gp.PlanPreference(engine="reference")
 ELEMENTS = [k for k in gp.ElementKind if k.is_float]

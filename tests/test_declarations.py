@@ -24,26 +24,22 @@ from samples import (
 )
 
 import gradplan as gp
-from gradplan.engines import BoundKernel, Engine, cpu, registered
-from gradplan.plan import plan_class
-from gradplan.recipes import Signature, make_function
-from gradplan.reference import FUNCTIONS
-from gradplan.spec import (
-    OPS,
+from gradplan.descriptor import (
     AxisOf,
     Descriptor,
     Flag,
-    Function,
     IndexInto,
-    Op,
     Real,
     Shape,
     ShapeField,
     SizeField,
     Word,
-    reads,
-    writes,
 )
+from gradplan.engines import BoundKernel, Engine, cpu, registered
+from gradplan.plan import plan_class
+from gradplan.recipes import Signature, make_function
+from gradplan.reference import FUNCTIONS
+from gradplan.spec import OPS, Function, Op, reads, writes
 
 PLANS = [
     *("SegmentSum", "UnsortedSegmentSum", "SegmentSumBackward"),

@@ -27,10 +27,11 @@ from samples import (
 )
 
 import gradplan as gp
+from gradplan.descriptor import Descriptor
 from gradplan.engines import ENGINES, BoundKernel, Engine, cpu, registered
 from gradplan.engines.reference import ReferenceEngine
 from gradplan.plan import Plan, plan_class
-from gradplan.spec import Descriptor, Op, Role
+from gradplan.spec import Op, Role
 
 
 def scan_plan(shape: tuple[int, ...] = (2, 3), element: Any = "f32", **fields: Any) -> gp.ScanPlan:

@@ -15,8 +15,9 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 sys.path.insert(0, str(SOURCE))  # the declarations of this checkout, installed or not
 
 from gradplan import functional, plans  # noqa: E402
+from gradplan.descriptor import Element, Word  # noqa: E402
 from gradplan.recipes import Signature, docstring  # noqa: E402
-from gradplan.spec import OPS, Element, Op, Tensor, Word  # noqa: E402
+from gradplan.spec import OPS, Op, Tensor  # noqa: E402
 
 _WIDTH = 100
 _NOTE = "# Written by tools/stubs.py from the declarations; do not edit.\n"
@@ -49,9 +50,10 @@ def _imports(words: set[str], *, plans: bool) -> str:
     lines.append("")
     if plans:
         lines += [
+            "from gradplan.descriptor import Descriptor",
             "from gradplan.functional import SupportsDLPack, T",
             "from gradplan.plan import Plan",
-            "from gradplan.spec import Descriptor, Op",
+            "from gradplan.spec import Op",
         ]
         words |= {"PlanPreference"}
     else:

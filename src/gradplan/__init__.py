@@ -11,11 +11,11 @@ array([1., 3., 6.], dtype=float32)
 from __future__ import annotations
 
 from gradplan import functional, plans, vocabulary
+from gradplan.descriptor import Descriptor
 from gradplan.engines.cpu import get_num_threads, set_num_threads
 from gradplan.functional import *  # noqa: F403
 from gradplan.plan import Plan
 from gradplan.plans import *  # noqa: F403
-from gradplan.spec import Descriptor
 from gradplan.vocabulary import *  # noqa: F403
 
 __version__ = "0.1.0"

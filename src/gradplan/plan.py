@@ -10,9 +10,10 @@ import functools
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from gradplan.calls import make_calls, reject
+from gradplan.descriptor import Descriptor
 from gradplan.engines import ENGINES, Engine, on_change
 from gradplan.engines.checks import checked
-from gradplan.spec import Descriptor, Op, Role
+from gradplan.spec import Op, Role
 from gradplan.tensors import readable, tensor_name, writable
 from gradplan.vocabulary import (
     INDICES,

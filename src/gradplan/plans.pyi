@@ -2,9 +2,10 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex
 
+from gradplan.descriptor import Descriptor
 from gradplan.functional import SupportsDLPack, T
 from gradplan.plan import Plan
-from gradplan.spec import Descriptor, Op
+from gradplan.spec import Op
 from gradplan.vocabulary import BinaryKind, Bounds, ElementKind, PlanPreference, ScanKind, Ties
 
 __all__ = [

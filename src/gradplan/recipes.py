@@ -18,23 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from gradplan.engines import on_change
-from gradplan.plan import Plan, plan_class
-from gradplan.spec import (
+from gradplan.descriptor import (
     AxisOf,
     Descriptor,
     FieldInfo,
     Flag,
-    Function,
     IndexInto,
-    Op,
     Real,
     ShapeField,
     SizeField,
-    Tensor,
     fields_of,
     integer,
 )
+from gradplan.engines import on_change
+from gradplan.plan import Plan, plan_class
+from gradplan.spec import Function, Op, Tensor
 from gradplan.tensors import Framework, describe, dtype_name_of, framework_of, readable, shape_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, Unsupported
 

@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gradplan.spec import Descriptor, Op
+from gradplan.descriptor import Descriptor
+from gradplan.spec import Op
 from gradplan.vocabulary import PrecisionGuarantee
 
 __all__ = ["ENGINES", "BoundKernel", "Engine", "register_engine", "registered", "unregister_engine"]

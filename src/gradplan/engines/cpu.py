@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from gradplan._ffi import tvm_ffi
+from gradplan.descriptor import Descriptor, integer
 from gradplan.engines import BoundKernel, Engine
-from gradplan.spec import Descriptor, Op, Operand, integer
+from gradplan.spec import Op, Operand
 from gradplan.tensors import exportable, tensor_name, view_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError, Unsupported
 
@@ -177,16 +178,22 @@ class CpuEngine(Engine):
             return str(error)
         return None if op.name in known else f"no kernel for {op.name}"
 
+    def bound(self, op: Op, desc: Descriptor) -> tuple[Any, int]:
+        """The C++ function for a problem, and the bytes of workspace that it needs."""
+        described = [
+            [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)]
+            for o in op.operands(desc)
+        ]
+        attributes = {info.name: _plain(getattr(desc, info.name)) for info in op.attributes}
+        function, workspace_size = load(self.build).gradplan_bind(
+            op.name, op.plan_name, described, attributes
+        )
+        return function, workspace_size
+
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         library = load(self.build)
         operands = op.operands(desc)
-        described = [
-            [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)] for o in operands
-        ]
-        attributes = {info.name: _plain(getattr(desc, info.name)) for info in op.attributes}
-        function, workspace_size = library.gradplan_bind(
-            op.name, op.plan_name, described, attributes
-        )
+        function, workspace_size = self.bound(op, desc)
         as_bfloat16 = library["gradplan_as_bfloat16"]
         direct = desc.element is not ElementKind.BF16
         return BoundKernel(

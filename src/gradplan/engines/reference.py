@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gradplan.descriptor import Descriptor
 from gradplan.engines import BoundKernel, Engine
 from gradplan.engines.checks import checked
-from gradplan.spec import Descriptor, Op, Role
+from gradplan.spec import Op, Role
 from gradplan.vocabulary import Error
 
 

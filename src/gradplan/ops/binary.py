@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gradplan.spec import Descriptor, Function, Gradient, Op, Shape, reads, writes
+from gradplan.descriptor import Descriptor, Shape
+from gradplan.spec import Function, Gradient, Op, reads, writes
 from gradplan.vocabulary import BinaryKind, ElementKind, OpCategory
 
 

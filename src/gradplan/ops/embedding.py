@@ -11,20 +11,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gradplan.spec import (
-    Arithmetic,
-    Descriptor,
-    Function,
-    Gradient,
-    IndexInto,
-    Only,
-    Op,
-    Pack,
-    Size,
-    reads,
-    reads_indices,
-    writes,
-)
+from gradplan.descriptor import Descriptor, IndexInto, Only, Pack, Size
+from gradplan.spec import Arithmetic, Function, Gradient, Op, reads, reads_indices, writes
 from gradplan.vocabulary import Bounds, ElementKind, OpCategory
 
 

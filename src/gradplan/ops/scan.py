@@ -16,17 +16,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gradplan.spec import (
-    AxisOf,
-    Descriptor,
-    Function,
-    Gradient,
-    Only,
-    Op,
-    Shape,
-    reads,
-    writes,
-)
+from gradplan.descriptor import AxisOf, Descriptor, Only, Shape
+from gradplan.spec import Function, Gradient, Op, reads, writes
 from gradplan.vocabulary import ElementKind, OpCategory, ScanKind, Ties
 
 _EXTREMES = {ScanKind.CUMMAX, ScanKind.CUMMIN}

@@ -11,19 +11,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gradplan.spec import (
-    Arithmetic,
-    Descriptor,
-    Function,
-    Gradient,
-    Op,
-    Pack,
-    Size,
-    Tensor,
-    reads,
-    reads_indices,
-    writes,
-)
+from gradplan.descriptor import Descriptor, Pack, Size
+from gradplan.spec import Arithmetic, Function, Gradient, Op, Tensor, reads, reads_indices, writes
 from gradplan.vocabulary import Bounds, ElementKind, OpCategory
 
 
@@ -47,12 +36,20 @@ class SegmentSumBackwardDescriptor(_SegmentFields):
     """The gradient of either segment sum."""
 
 
-_IDS = reads_indices("segment_ids", "num_inputs", doc="the segment of each row")
-_SUM_TENSORS: tuple[Tensor, ...] = (
-    reads("input", "num_inputs", "embedding_dim", doc="the rows", called="x"),
-    _IDS,
-    writes("output", "num_segments", "embedding_dim", doc="the sum of each segment"),
-)
+def _ids(ascending: bool = False) -> Tensor:
+    return reads_indices(
+        "segment_ids", "num_inputs", doc="the segment of each row", ascending=ascending
+    )
+
+
+def _sum_tensors(ascending: bool) -> tuple[Tensor, ...]:
+    return (
+        reads("input", "num_inputs", "embedding_dim", doc="the rows", called="x"),
+        _ids(ascending),
+        writes("output", "num_segments", "embedding_dim", doc="the sum of each segment"),
+    )
+
+
 _GRADIENT = Gradient(
     "segment_sum_backward", cotangents={"d_output": "output"}, grads={"d_input": "input"}
 )
@@ -61,7 +58,7 @@ SEGMENT_SUM = Op(
     SegmentSumDescriptor,
     OpCategory.SEGMENT,
     "Sums of consecutive rows with the same id; ids must not descend.",
-    tensors=_SUM_TENSORS,
+    tensors=_sum_tensors(ascending=True),
     functions=(
         Function(
             "segment_sum",
@@ -82,7 +79,7 @@ UNSORTED_SEGMENT_SUM = Op(
     UnsortedSegmentSumDescriptor,
     OpCategory.SEGMENT,
     "Sums of the rows with the same id, in ascending row order.",
-    tensors=_SUM_TENSORS,
+    tensors=_sum_tensors(ascending=False),
     functions=(
         Function(
             "unsorted_segment_sum",
@@ -102,7 +99,7 @@ SEGMENT_SUM_BACKWARD = Op(
     "Each row receives the gradient of its segment.",
     tensors=(
         reads("d_output", "num_segments", "embedding_dim", doc="the gradient of each sum"),
-        _IDS,
+        _ids(),
         writes("d_input", "num_inputs", "embedding_dim", doc="the gradient of each row"),
     ),
     functions=(

@@ -13,17 +13,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gradplan.spec import (
-    Arithmetic,
-    AxisOf,
-    Descriptor,
-    Function,
-    Gradient,
-    Op,
-    Shape,
-    reads,
-    writes,
-)
+from gradplan.descriptor import AxisOf, Descriptor, Shape
+from gradplan.spec import Arithmetic, Function, Gradient, Op, reads, writes
 from gradplan.vocabulary import ElementKind, OpCategory
 
 

@@ -1,0 +1,213 @@
+"""Timing: ours, the copy and the peers take turns, and the best of several counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gradplan.bench import data
+from gradplan.bench.board import Cell
+from gradplan.bench.peers import PEERS, as_torch
+from gradplan.cases import Array
+from gradplan.engines import cpu
+from gradplan.plan import plan_class
+
+OURS, COPY = "gradplan", "copy"
+_SLOW = 0.5
+# OpenMP's threads spin for a while after their work, and would slow whoever comes next.
+_PAUSE = 3e-3
+Call = Callable[[], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    seconds: float
+    """For each contender of a cell."""
+    rounds: int
+    """At most so many turns."""
+    least: int = 3
+    """At least so many turns; but one is enough of a contender that takes seconds."""
+
+
+FULL = Effort(seconds=0.5, rounds=40)
+QUICK = Effort(seconds=0.12, rounds=12, least=2)
+
+
+def best_times(contenders: Mapping[str, Call], effort: Effort) -> dict[str, float]:
+    """The best time of each contender in seconds; they alternate.
+
+    Each has been called before: what compiles or allocates has done so.
+    """
+    best: dict[str, float] = {}
+    spent = dict.fromkeys(contenders, 0.0)
+    for turn in range(effort.rounds):
+        active = 0
+        for name, call in contenders.items():
+            if spent[name] > effort.seconds and (turn >= effort.least or best[name] > _SLOW):
+                continue
+            active += 1
+            time.sleep(_PAUSE)
+            began = time.perf_counter()
+            call()
+            took = time.perf_counter() - began
+            spent[name] += took
+            best[name] = min(best.get(name, took), took)
+        if not active:
+            break
+    return best
+
+
+def per_call(call: Call, effort: Effort) -> float:
+    """Seconds of a call that is too short for the clock."""
+    count, best = 1, float("inf")
+    end = time.perf_counter() + effort.seconds
+    while time.perf_counter() < end:
+        began = time.perf_counter()
+        for _ in range(count):
+            call()
+        took = time.perf_counter() - began
+        if took < 2e-3:
+            count *= 2
+        else:
+            best = min(best, took / count)
+    return best if best < float("inf") else took / count
+
+
+@dataclasses.dataclass
+class Measured:
+    """A cell with what was found."""
+
+    cell: Cell
+    bytes: int
+    times: dict[str, float]
+    """Seconds by contender."""
+    absent: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Peers that could not run it, and why."""
+
+    @property
+    def score(self) -> float | None:
+        """The limit's time over ours: 1 is the speed of a copy."""
+        return self.times[COPY] / self.times[OURS] if COPY in self.times else None
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """How many times faster than each peer."""
+        ours = self.times[OURS]
+        return {n: t / ours for n, t in self.times.items() if n not in (OURS, COPY)}
+
+    @property
+    def short(self) -> list[str]:
+        """The figures that are not reached."""
+        missed = []
+        if self.cell.score and self.score is not None and self.score < self.cell.score:
+            missed.append(f"score {self.score:.2f} of {self.cell.score:.2f}")
+        for peer, ratio in self.ratios.items():
+            figure = self.cell.figure(peer)
+            if ratio < figure:
+                missed.append(f"{ratio:.2f}x {peer} of {figure:g}x")
+        return missed
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "function": self.cell.function.name,
+            "element": self.cell.element.value,
+            "problem": self.cell.problem.label,
+            "bytes": self.bytes,
+            "seconds": self.times,
+            "score": self.score,
+            "score_wanted": self.cell.score,
+            "ratios": self.ratios,
+            "ratios_wanted": {peer: self.cell.figure(peer) for peer in self.ratios},
+            "short": self.short,
+            "absent": self.absent,
+        }
+
+
+def _ours(cell: Cell, tensors: Mapping[str, Any]) -> Call:
+    plan = plan_class(cell.op).select(cell.descriptor())
+    run = plan.run
+    workspace = np.zeros(plan.workspace_size, np.uint8) if plan.workspace_size else None
+    run(**tensors, workspace=workspace)
+    if workspace is None:
+        return lambda: run(**tensors)
+    return lambda: run(**tensors, workspace=workspace)
+
+
+def _copy(total: int) -> Call:
+    """Moves `total` bytes: half of them read, half written."""
+    copy = cpu.load()["gradplan_copy"]
+    half = max(total // 2, 1)
+    source, target = (data.empty((half,), np.dtype(np.uint8)) for _ in range(2))
+    source.fill(1)
+    copy(source, target)
+    return lambda: copy(source, target)
+
+
+def _peers(cell: Cell, tensors: Mapping[str, Array]) -> tuple[dict[str, Call], dict[str, str]]:
+    calls, absent = {}, {}
+    for peer in PEERS:
+        if not peer.installed():
+            continue
+        try:
+            call = peer.calls(cell, tensors)
+            if call is not None:
+                call()
+                calls[peer.name] = call
+        except Exception as error:  # a peer may lack an element type; that is its business
+            absent[peer.name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return calls, absent
+
+
+def measure(cell: Cell, effort: Effort) -> Measured:
+    """Measures a cell of the board."""
+    tensors = data.tensors(cell)
+    total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
+    calls, absent = _peers(cell, tensors)
+    contenders = {OURS: _ours(cell, tensors), COPY: _copy(total), **calls}
+    return Measured(cell, total, best_times(contenders, effort), absent)
+
+
+def measure_call(cell: Cell, effort: Effort) -> Measured:
+    """Measures the cost of a small call, on PyTorch's tensors where there are any."""
+    tensors: dict[str, Any] = data.tensors(cell)
+    total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
+    calls, absent = _peers(cell, tensors)
+    calls.pop("jax", None)  # its dispatch is another matter: inside jit nobody pays it
+    if "torch" in calls or "entmax" in calls:
+        tensors = {name: as_torch(array) for name, array in tensors.items()}
+    contenders = {OURS: _ours(cell, tensors), **calls}
+    times = {name: per_call(call, effort) for name, call in contenders.items()}
+    return Measured(cell, total, times, absent)
+
+
+def measure_size(cell: Cell, effort: Effort) -> Measured | None:
+    """Measures ours alone; None if memory is short."""
+    needed = 2 * sum(  # saved tensors and outputs twice over while they are made
+        int(np.prod(o.shape, dtype=np.int64)) * o.kinds[-1].itemsize
+        for o in cell.op.operands(cell.descriptor())
+    )
+    if needed > available_memory():
+        return None
+    tensors = data.tensors(cell)
+    total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
+    times = best_times({OURS: _ours(cell, tensors)}, effort)
+    return Measured(cell, total, times)
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

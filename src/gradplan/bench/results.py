@@ -1,0 +1,118 @@
+"""What a run of the board found, in the form that the table, the page and the file share."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import gradplan
+from gradplan.bench.board import SIZES, Cell, board_cells, call_cells, size_cells
+from gradplan.bench.measure import (
+    FULL,
+    OURS,
+    QUICK,
+    Effort,
+    Measured,
+    measure,
+    measure_call,
+    measure_size,
+)
+from gradplan.bench.peers import PEERS
+from gradplan.machine import machine, version_of
+from gradplan.vocabulary import ElementKind
+
+FORMAT = 1
+_QUICK_SIZES = SIZES[:3]
+
+
+@dataclasses.dataclass
+class Results:
+    """All measurements of one run."""
+
+    quick: bool
+    cells: list[Measured] = dataclasses.field(default_factory=list)
+    calls: list[Measured] = dataclasses.field(default_factory=list)
+    sizes: list[Measured] = dataclasses.field(default_factory=list)
+
+    @property
+    def short(self) -> list[Measured]:
+        """The cells that miss a figure."""
+        return [m for m in (*self.cells, *self.calls) if m.short]
+
+    @property
+    def peers(self) -> list[str]:
+        """The peers that were measured, in their order."""
+        measured = {name for m in self.cells for name in m.ratios}
+        return [peer.name for peer in PEERS if peer.name in measured]
+
+    def per_element(self) -> dict[str, dict[int, float]]:
+        """Nanoseconds per element by function and number of elements."""
+        found: dict[str, dict[int, float]] = {}
+        for m in self.sizes:
+            desc = m.cell.descriptor()
+            elements = max(math.prod(o.shape) for o in m.cell.op.operands(desc))
+            nanoseconds = m.times[OURS] * 1e9 / elements
+            found.setdefault(m.cell.function.name, {})[elements] = nanoseconds
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "gradplan": gradplan.__version__,
+            "quick": self.quick,
+            "machine": machine(),
+            "peers": {p.name: version_of(p.distribution) for p in PEERS if p.installed()},
+            "cells": [m.as_json() for m in self.cells],
+            "calls": [m.as_json() for m in self.calls],
+            "nanoseconds_per_element": self.per_element(),
+        }
+
+
+Step = tuple[Cell, Callable[[Results], None]]
+
+
+def steps(
+    *, names: Sequence[str] | None, elements: Sequence[str] | None, quick: bool
+) -> list[Step]:
+    """Everything there is to measure: each step adds its finding to the results."""
+    effort = QUICK if quick else FULL
+    if elements is None and quick:
+        elements = [ElementKind.F32.value]
+
+    def wanted(cells: Iterable[Cell]) -> Iterator[Cell]:
+        for cell in cells:
+            known = {cell.function.name, cell.op.name, cell.op.plan_name}
+            if (names is None or known & set(names)) and (
+                elements is None or cell.element.value in elements
+            ):
+                yield cell
+
+    made: list[Step] = [(cell, _board_step(cell, effort)) for cell in wanted(board_cells())]
+    made += [(cell, _call_step(cell, effort)) for cell in wanted(call_cells())]
+    for size in _QUICK_SIZES if quick else SIZES:
+        made += [(cell, _size_step(cell, QUICK)) for cell in wanted(size_cells(size))]
+    return made
+
+
+def _board_step(cell: Cell, effort: Effort) -> Callable[[Results], None]:
+    def step(results: Results) -> None:
+        results.cells.append(measure(cell, effort))
+        gc.collect()  # a gigabyte of tensors and graphs
+
+    return step
+
+
+def _call_step(cell: Cell, effort: Effort) -> Callable[[Results], None]:
+    return lambda results: results.calls.append(measure_call(cell, effort))
+
+
+def _size_step(cell: Cell, effort: Effort) -> Callable[[Results], None]:
+    def step(results: Results) -> None:
+        measured = measure_size(cell, effort)
+        if measured is not None:
+            results.sizes.append(measured)
+
+    return step

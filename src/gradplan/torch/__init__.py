@@ -1,0 +1,34 @@
+"""Differentiable operators for PyTorch: the same bits on every run, eager or compiled.
+
+>>> import torch
+>>> from gradplan import torch as gpt
+>>> x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+>>> gpt.cumsum(x, dim=0).sum().backward()
+>>> x.grad
+tensor([3., 2., 1.])
+
+Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules. docs/torch.md says
+what to replace with what.
+"""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch
+except ModuleNotFoundError as _error:
+    if _error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "gradplan.torch needs PyTorch: pip install 'gradplan[torch]' (or torch itself, as "
+        "https://pytorch.org/get-started says for your hardware)",
+        name="torch",
+    ) from None
+
+if not hasattr(_torch.library, "register_vmap"):
+    raise ImportError(f"gradplan.torch needs PyTorch 2.5 or later; found {_torch.__version__}")
+
+from gradplan.torch import functions, nn
+from gradplan.torch.functions import *  # noqa: F403
+
+__all__ = ["nn"]
+__all__ += functions.__all__

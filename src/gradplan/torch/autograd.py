@@ -1,0 +1,243 @@
+"""Derivatives of the operators: reverse mode, forward mode, and both of them again.
+
+The first derivative is declared: `Op.gradient` names the backward op and how its tensors relate to
+the forward's. The backward op's own derivatives follow from its rule (rules.py). Every derivative
+is made of operators that have derivatives, so any order works.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import _C
+from torch.autograd import forward_ad
+
+from gradplan.spec import OPS, Op
+from gradplan.torch.operators import LIBRARY, OPERATORS, Operator
+from gradplan.torch.rules import CONVENTIONS, RULES, Linear, Rule, Values
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _sibling(operator: Operator, op: Op) -> Operator:
+    """The operator of `op` with the same fixed fields (the kind) as `operator`."""
+    fixed = dict(operator.signature.function.fixed)
+    return next(OPERATORS[f.name] for f in op.functions if dict(f.fixed) == fixed)
+
+
+def _forward_of(backward: Operator) -> Operator:
+    """The operator whose gradient it computes; of several, one that takes indices in any order."""
+    return next(
+        _sibling(backward, op)
+        for op in OPS.values()
+        if op.gradient is not None
+        and op.gradient.op == backward.op.name
+        and not any(t.ascending for t in op.tensors)
+    )
+
+
+class Derivative:
+    """The derivatives of one operator. Values go by the declarations' names."""
+
+    operator: Operator
+    saved: frozenset[str]
+    """The tensors that reverse mode reads, inputs or outputs."""
+    target: Operator
+    """The operator that reverse mode leads to; its options must be known."""
+
+    def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
+        """Gradients of the inputs for gradients of the outputs."""
+        raise NotImplementedError
+
+    def push(self, v: Values, tangents: Values) -> Any:
+        """Tangents of the outputs for tangents of the inputs."""
+        raise NotImplementedError
+
+
+class OfForward(Derivative):
+    """Of an operator whose op declares a gradient."""
+
+    def __init__(self, operator: Operator) -> None:
+        gradient = operator.op.gradient
+        assert gradient is not None
+        self.operator = operator
+        self.target = self.backward = _sibling(operator, OPS[gradient.op])
+        self.rule = _rule_of(self.backward)
+        self.inputs = [gradient.grads[t.name] for t in self.backward.outputs]
+        self.cotangents = [t.name for t in self.backward.tensors if t.name in gradient.cotangents]
+        reads = {t.name for t in self.backward.tensors}
+        self.saved = frozenset(reads.difference(gradient.cotangents))
+
+    def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
+        results = self.backward.invoke({**v, **dict(zip(self.cotangents, grads, strict=True))})
+        return dict(zip(self.inputs, _as_tuple(results), strict=True))
+
+    def push(self, v: Values, tangents: Values) -> Any:
+        given = {name: tangents[name] for name in self.inputs}
+        if isinstance(self.rule, Linear):
+            return self.operator.invoke({**v, **given})
+        return self.rule.apply_jacobian(self.backward, v, list(given.values()))
+
+
+class OfBackward(Derivative):
+    """Of an operator that computes a gradient."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.rule = _rule_of(operator)
+        self.target = forward = _forward_of(operator)
+        assert forward.op.gradient is not None
+        self.cotangents = [
+            t.name for t in operator.tensors if t.name in forward.op.gradient.cotangents
+        ]
+        linear = isinstance(self.rule, Linear)
+        self.saved = frozenset(t.name for t in operator.tensors if t.index or not linear)
+
+    def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
+        pulled = self.rule.apply_jacobian(self.operator, v, grads)
+        result = dict(zip(self.cotangents, _as_tuple(pulled), strict=True))
+        return {**self.rule.pull_saved(self.operator, v, grads, pulled), **result}
+
+    def push(self, v: Values, tangents: Values) -> Any:
+        result = self.operator.invoke({**v, **{name: tangents[name] for name in self.cotangents}})
+        changed = self.rule.push_saved(self.operator, v, tangents)
+        return result if changed is None else result + changed
+
+
+def _rule_of(backward: Operator) -> Rule:
+    return RULES.get(backward.name) or Linear(_forward_of(backward))
+
+
+# Functions of autograd -----------------------------------------------------------------------
+
+
+class _Layout:
+    """What a Function keeps from the forward call to the backward, in which order."""
+
+    def __init__(self, derivative: Derivative) -> None:
+        operator = derivative.operator
+        names = [t.name for t in operator.tensors]
+        forward = operator.op.gradient is not None
+        self.inputs = [t for t in operator.tensors if t.name in derivative.saved]
+        # Of several outputs none is kept: no declaration asks for it.
+        self.outputs = [t.name for t in operator.outputs[:1] if forward]
+        self.outputs = [name for name in self.outputs if name in derivative.saved]
+        self.tensors = [t.name for t in self.inputs] + self.outputs
+        self.options = [p.info.name for p in operator.options]
+        wanted = [p.info.name for p in derivative.target.options if p.info.name not in self.options]
+        self.conventions = {name: CONVENTIONS[name] for name in wanted if name in CONVENTIONS}
+        # Sizes that only this operator's inputs have are options of the one that it leads to.
+        self.sizes = {
+            name: next(f"{t.function_name}.shape[0]" for t in operator.tensors if t.axes[0] == name)
+            for name in wanted
+            if name not in self.conventions
+        }
+        self.names = names
+
+
+def make_apply(operator: Operator) -> Callable[..., Any]:
+    """`apply(run, *arguments)`: `run(*arguments)`, with derivatives recorded.
+
+    The code is generated for the same reason as in operators.py: for small tensors gathering
+    arguments in loops costs more than the kernel.
+    """
+    first_order = operator.op.gradient is not None
+    derivative = OfForward(operator) if first_order else OfBackward(operator)
+    layout = _Layout(derivative)
+    names, count = layout.names, len(layout.names)
+    outputs = [t.name for t in operator.outputs]
+    grads = [f"grad_{i}" for i in range(len(outputs))]
+    kept = [t.function_name for t in layout.inputs] + ["result"] * len(layout.outputs)
+    options = [p.name for p in operator.options] + list(layout.sizes.values())
+    tensors = [t.function_name for t in operator.tensors]
+    arguments = ", ".join(operator.arguments)
+
+    def values(ctx: Any, named: Sequence[str], saved: Sequence[Any]) -> dict[str, Any]:
+        scalars = zip([*layout.options, *layout.sizes], ctx.options, strict=True)
+        return {**layout.conventions, **dict(scalars), **dict(zip(named, saved, strict=True))}
+
+    def pull(ctx: Any, *grads: Any) -> Any:
+        pulled = derivative.pull(values(ctx, layout.tensors, ctx.saved_tensors), grads)
+        return (None, *(pulled.get(name) for name in names), *(None for _ in layout.options))
+
+    def jvp(ctx: Any, run: None, *tangents: Any) -> Any:
+        v = values(ctx, names + outputs, ctx.saved_tensors)
+        given = {
+            name: torch.zeros_like(v[name]) if t is None else t
+            for name, t in zip(names, tangents[:count], strict=True)
+        }
+        return derivative.push(v, given)
+
+    source = f"""
+    def bind(forward_ad, as_tuple):
+        def forward(ctx, run, {arguments}):
+            result = run({arguments})
+            ctx.options = ({", ".join(options)},)
+            {f"ctx.save_for_backward({', '.join(kept)})" if kept else ""}
+            if forward_ad._current_level >= 0:
+                ctx.save_for_forward({", ".join(tensors)}, *as_tuple(result))
+            return result
+        return forward
+    """
+    methods = {"forward": _compiled(source)(forward_ad, _as_tuple), "backward": pull, "jvp": jvp}
+    if isinstance(derivative, OfForward):
+        # The same as `pull`, in one expression.
+        cotangents = dict(zip(derivative.cotangents, grads, strict=True))
+        at = {name: f"saved[{i}]" for i, name in enumerate(layout.tensors)}
+        at |= {name: f"o[{i}]" for i, name in enumerate([*layout.options, *layout.sizes])}
+        at |= {name: repr(value) for name, value in layout.conventions.items()} | cotangents
+        given = ", ".join(at[name] for name in derivative.backward.names)
+        results = [f"result_{name}" for name in derivative.inputs]
+        returned = [f"result_{name}" if name in derivative.inputs else "None" for name in names]
+        returned = ["None", *returned, *("None" for _ in layout.options)]
+        source = f"""
+        def bind(call):
+            def backward(ctx, {", ".join(grads)}):
+                {"saved = ctx.saved_tensors" if kept else ""}
+                o = ctx.options
+                {", ".join(results)} = call({given})
+                return {", ".join(returned)}
+            return backward
+        """
+        methods["backward"] = _compiled(source)(derivative.backward.call)
+    function = type(
+        f"gradplan_{operator.name}",
+        (torch.autograd.Function,),
+        {name: staticmethod(method) for name, method in methods.items()},
+    )
+    # torch.autograd.Function.apply would look for transforms (vmap, grad) around the call; the
+    # dispatcher has done that before it comes here, and the short way excludes them.
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
+    return apply
+
+
+def _compiled(source: str) -> Callable[..., Any]:
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(compile(textwrap.dedent(source), "<gradplan.torch>", "exec"), scope)
+    bind: Callable[..., Any] = scope["bind"]
+    return bind
+
+
+def _register(operator: Operator) -> None:
+    apply = operator.apply
+
+    def kernel(keyset: Any, *arguments: Any) -> Any:
+        def below(*arguments: Any) -> Any:
+            with _C._AutoDispatchBelowAutograd():
+                return operator.overload.redispatch(keyset & _C._after_autograd_keyset, *arguments)
+
+        wanted = _C.is_grad_enabled() and _C._any_requires_grad(*arguments)
+        if wanted or forward_ad._current_level >= 0:
+            return apply(below, *arguments)
+        return below(*arguments)
+
+    LIBRARY.impl(operator.name, kernel, "Autograd", with_keyset=True)
+
+
+for _operator in OPERATORS.values():
+    _register(_operator)

@@ -1,0 +1,119 @@
+"""The functions of gradplan.jax with arguments, for the tests of the bridge."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gradplan as gp
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One function: `ours` of the bridge, `plain` of gradplan, and JAX's own where it has one.
+
+    Each takes the float arguments alone; `backward` takes the cotangent, these arguments and the
+    result, and gives their gradients.
+    """
+
+    name: str
+    ours: Callable[..., Any]
+    plain: Callable[..., Any]
+    backward: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+    peer: Callable[..., Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def arguments(self, kind: gp.ElementKind, seed: int = 0) -> list[Any]:
+        rng = np.random.default_rng(seed)
+        return [rng.normal(size=shape).astype(kind.dtype) for shape in self.shapes]
+
+
+def _backward(name: str, **options: Any) -> Callable[..., Any]:
+    """The gradient from the function layer, given what it saves."""
+    function = getattr(gp, name + "_backward")
+    saved = {
+        "cumsum": lambda x, y: (),
+        "cumprod": lambda x, y: (x, y),
+        "cummax": lambda x, y: (x,),
+        "cummin": lambda x, y: (x,),
+        "logcumsumexp": lambda x, y: (x, y),
+        "sparsemax": lambda x, y: (y,),
+    }[name]
+    return lambda g, x, y: [function(g, *saved(x, y), **options)]
+
+
+SCANS = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+
+
+def scan_case(name: str, shape: tuple[int, ...], axis: int, reverse: bool = False) -> Case:
+    import jax
+
+    import gradplan.jax as gpj
+
+    plain = {"cumlogsumexp": "logcumsumexp"}.get(name, name)
+    options: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    return Case(
+        f"{name}-{shape}-{axis}{'-reverse' if reverse else ''}",
+        lambda x: getattr(gpj, name)(x, axis, reverse),
+        lambda x: getattr(gp, plain)(x, **options),
+        _backward(plain, **options),
+        (shape,),
+        lambda x: getattr(jax.lax, name)(x, axis % max(x.ndim, 1), reverse),
+    )
+
+
+IDS = np.array([0, 0, -1, 2, 5, 2])
+INDICES = np.array([[3, 0, 9], [-1, 3, 1]])
+
+
+def all_cases() -> list[Case]:
+    """Every function, small."""
+    import jax
+
+    import gradplan.jax as gpj
+
+    ascending = np.sort(IDS)
+    cases = [scan_case(name, (3, 20), axis, axis == 0) for name in SCANS for axis in (0, -1)]
+    for ids, is_sorted in ((IDS, False), (ascending, True)):
+        plain = gp.segment_sum if is_sorted else gp.unsorted_segment_sum
+        cases.append(
+            Case(
+                f"segment_sum-{'sorted' if is_sorted else 'unsorted'}",
+                lambda x, i=ids, s=is_sorted: gpj.segment_sum(x, i, 4, s),
+                lambda x, i=ids, f=plain: f(x, i, 4),
+                lambda g, x, y, i=ids: [gp.segment_sum_backward(g, i)],
+                ((6, 5),),
+                lambda x, i=ids: jax.ops.segment_sum(x, i, 4),
+            )
+        )
+    return [
+        *cases,
+        Case(
+            "embedding",
+            lambda w: gpj.embedding(w, INDICES, 1),
+            lambda w: gp.embedding(w, INDICES, padding_idx=1),
+            lambda g, w, y: [gp.embedding_backward(g, INDICES, len(w), padding_idx=1)],
+            ((4, 5),),
+        ),
+        Case(
+            "lerp",
+            lambda a, b: gpj.lerp(a, b, 0.7),
+            lambda a, b: gp.lerp(a, b, 0.7),
+            lambda g, a, b, y: list(gp.lerp_backward(g, 0.7)),
+            ((3, 5), (3, 5)),
+            lambda a, b: a + a.dtype.type(0.7) * (b - a),
+        ),
+        Case(
+            "sparsemax",
+            lambda x: gpj.sparsemax(x),
+            lambda x: gp.sparsemax(x),
+            _backward("sparsemax"),
+            ((4, 7),),
+        ),
+    ]

@@ -1,0 +1,250 @@
+"""The engine has the bits of the reference: for every op, layout, thread count and CPU build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from layouts import Array
+from matrix import (
+    FRAMES,
+    FUNCTIONS,
+    INPUT_LAYOUTS,
+    LENGTHS,
+    Case,
+    Prepared,
+    cases,
+    field_choices,
+    index_axis,
+    mismatches,
+    num_threads,
+    saved_from_forward,
+    table_axis,
+    values_for,
+)
+from samples import ELEMENTS, all_elements
+
+import gradplan as gp
+from gradplan import cases as canonical
+from gradplan.descriptor import AxisOf, ShapeField, SizeField
+from gradplan.engines import cpu
+from gradplan.plan import plan_class
+from gradplan.spec import Function, Op
+
+THREADS = (1, 2, 3, 7)
+
+pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here")
+all_functions = pytest.mark.parametrize(
+    ("op", "function"), FUNCTIONS, ids=[f"{f.name}" for _, f in FUNCTIONS]
+)
+
+
+def builds() -> list[cpu.CpuEngine]:
+    return [cpu.CpuEngine(build) for build in cpu.supported_isas()]
+
+
+def report(wrong: Iterator[str]) -> str:
+    """The first few differences: one is enough, a pattern helps."""
+    found = list(wrong)
+    return "\n".join([f"{len(found)} differences", *found[:5]]) if found else ""
+
+
+# Engine and reference
+
+
+@all_elements
+@all_functions
+def test_the_engine_has_the_bits_of_the_reference(
+    op: Op, function: Function, element: gp.ElementKind
+) -> None:
+    problems = [case for case in cases(op, function) if case.desc.element is element]
+    assert problems
+    assert report(mismatches(builds(), problems)) == ""
+
+
+@all_functions
+def test_the_matrix_has_every_pair(op: Op, function: Function) -> None:
+    """Pruning to pairs is a promise: each layout meets each length, element type and field."""
+    made = cases(op, function)
+    choices = field_choices(op, function)
+    assert {case.desc.element for case in made} == set(ELEMENTS)
+    for name in choices:
+        if name in ("length", "frame") or not hasattr(made[0].desc, name):
+            continue
+        values = {getattr(case.desc, name) for case in made}
+        assert len(values) >= min(len(choices[name]), 2)
+        for layout in INPUT_LAYOUTS:
+            assert {getattr(c.desc, name) for c in made if c.inputs == layout} == values
+    if "length" in choices:
+        shapes = {_shape(case) for case in made}
+        assert {n for n in LENGTHS if any(n in shape for shape in shapes)} == set(LENGTHS)
+        assert {len(shape) for shape in shapes} == {len(frame) for frame in FRAMES}
+
+
+def _shape(case: Case) -> tuple[int, ...]:
+    field = next(i.name for i in case.op.fields if isinstance(i.field, ShapeField))
+    shape: tuple[int, ...] = getattr(case.desc, field)
+    return shape
+
+
+# Strategies: the engine works on whole rows, or on pieces of 256 or 4096 (csrc/sweep.h), as the
+# shape suggests. A row must not know.
+
+
+SCANS = [
+    (op, function) for op, function in FUNCTIONS if any(isinstance(i.field, AxisOf) for i in op.fields)
+]
+
+
+def line_problem(op: Op, function: Function, shape: tuple[int, ...], axis: int, **rest: Any) -> Any:
+    values: dict[str, Any] = {**function.fixed, **rest}
+    for info in op.fields:
+        if isinstance(info.field, ShapeField):
+            values[info.name] = shape
+        elif isinstance(info.field, AxisOf):
+            values[info.name] = axis
+    return op.descriptor(**values)
+
+
+def run_lines(engine: cpu.CpuEngine, case: Case, inputs: dict[str, Array]) -> Array:
+    """Runs rows along the last axis, or with the descriptor's axis 0 as columns."""
+    plan = plan_class(case.op)(case.desc, engine, gp.PlanPreference())
+    result: Array = plan.run(**inputs)
+    return result
+
+
+@pytest.mark.parametrize("style", ["plain", "special"])
+@pytest.mark.parametrize("element", ["f32", "bf16", "f64"])
+@pytest.mark.parametrize(("op", "function"), SCANS, ids=[f.name for _, f in SCANS])
+def test_a_row_has_the_same_bits_alone_and_in_a_batch(
+    op: Op, function: Function, element: str, style: str
+) -> None:
+    n, most = 4113, 512
+    whole = Case(op, line_problem(op, function, (most, n), 1, element=element), 7, style)
+    values = values_for(whole)
+    inputs = saved_from_forward(whole, {
+        o.name: values[o.name] for o in op.operands(whole.desc) if o.is_input
+    })
+    for engine in builds():
+        expected = run_lines(engine, whole, inputs)
+        # 512 rows: whole. 511 and 510 of them: pieces of 4096. 5, 3, 1: pieces of 256.
+        for count in (511, 5, 3, 1):
+            part = {name: x[most - count :] for name, x in inputs.items()}
+            got = run_lines(engine, _rows(whole, count), part)
+            assert got.tobytes() == expected[most - count :].tobytes(), (count, engine.arch)
+        # Neighbours across instead of along.
+        columns = {name: np.ascontiguousarray(x.T) for name, x in inputs.items()}
+        for count in (512, 37):
+            desc = line_problem(op, function, (n, count), 0, element=element)
+            part = {name: np.ascontiguousarray(x[:, :count]) for name, x in columns.items()}
+            got = run_lines(engine, Case(op, desc, 7), part)
+            assert got.T.tobytes() == expected[:count].tobytes(), (count, engine.arch)
+
+
+def _rows(case: Case, count: int) -> Case:
+    (op, desc) = (case.op, case.desc)
+    shape_field = next(i.name for i in op.fields if isinstance(i.field, ShapeField))
+    n = getattr(desc, shape_field)[1]
+    fields = {i.name: getattr(desc, i.name) for i in op.fields}
+    return Case(op, op.descriptor(**{**fields, shape_field: (count, n)}), case.seed, case.style)
+
+
+@pytest.mark.parametrize("reverse_or_axis", [0, 1])
+@pytest.mark.parametrize(("op", "function"), SCANS, ids=[f.name for _, f in SCANS])
+def test_long_rows_have_the_bits_of_the_reference(
+    op: Op, function: Function, reverse_or_axis: int
+) -> None:
+    """Rows x length on both sides of every switch of csrc/sweep.h and csrc/sparsemax.cc."""
+    axis = reverse_or_axis
+    shapes = [(512, 513), (511, 513), (600, 512), (2, 513), (1, 300_000), (33, 16_400)]
+    problems = [
+        Case(op, line_problem(op, function, shape[::-1] if axis == 0 else shape, axis, element=e), s)
+        for s, (shape, e) in enumerate(zip(shapes, ["f32", "f16", "f32", "f64", "f32", "bf16"]))
+    ]
+    assert report(mismatches(builds(), problems)) == ""
+
+
+@all_elements
+@all_functions
+def test_lines_and_columns_have_the_same_bits_alone(
+    op: Op, function: Function, element: gp.ElementKind
+) -> None:
+    """The canonical problems of `gradplan certify`, cut along every axis that allows it."""
+    for engine in builds():
+        for case in canonical.cases(op, function, element):
+            together = _results(engine, case)
+            for line in case.lines():
+                alone = _results(engine, line)
+                part = case.line_of(together, line)
+                assert {n: x.tobytes() for n, x in alone.items()} == {
+                    n: np.ascontiguousarray(x).tobytes() for n, x in part.items()
+                }, (engine.arch, case.label)
+
+
+def _results(engine: cpu.CpuEngine, case: canonical.Case) -> dict[str, Array]:
+    operands = case.op.operands(case.descriptor)
+    plan = plan_class(case.op)(case.descriptor, engine, gp.PlanPreference())
+    outputs = [o.name for o in operands if not o.is_input]
+    results = plan.run(**{name: x.copy() for name, x in case.tensors.items()})
+    return dict(zip(outputs, results if len(outputs) > 1 else (results,), strict=True))
+
+
+# Threads
+
+
+@pytest.mark.parametrize(("op", "function"), FUNCTIONS, ids=[f.name for _, f in FUNCTIONS])
+def test_threads_do_not_change_bits(op: Op, function: Function) -> None:
+    """Problems large enough that threads are used (csrc/parallel.h: 256 KiB), each way to cut."""
+    for case in _large_cases(op, function):
+        prepared = Prepared.of(case)
+        for engine in builds():
+            for threads in THREADS:
+                assert prepared.run(engine, threads) == []
+
+
+def _large_cases(op: Op, function: Function) -> Iterator[Case]:
+    if any(isinstance(i.field, ShapeField) for i in op.fields):
+        for seed, (shape, axis, element) in enumerate(
+            [
+                ((700, 300), 1, "f32"),
+                ((90_000,), 0, "f64"),
+                ((1030, 150), 0, "f16"),
+                ((5, 31_000), 1, "bf16"),
+            ]
+        ):
+            yield Case(op, _filled(op, function, shape, axis, element), seed, "special")
+        return
+    ascending = any(t.ascending for t in op.tensors)
+    for seed, (n, width, s, element, order) in enumerate(
+        [
+            (20_000, 8, 3000, "f32", "any"),
+            (9_000, 33, 5, "f64", "hot"),
+            (70_000, 1, 100, "f32", "hot"),
+            (3_000, 70, 9000, "bf16", "any"),
+        ]
+    ):
+        known = {index_axis(op): n, table_axis(op): s}
+        sizes = {i.name: known.get(i.name, width) for i in op.fields if isinstance(i.field, SizeField)}
+        yield Case(
+            op,
+            op.descriptor(element=element, **sizes),
+            seed,
+            "special",
+            order="sorted" if ascending else order,
+        )
+
+
+def _filled(op: Op, function: Function, shape: Any, axis: int, element: str) -> Any:
+    reals = {i.name: 0.3 for i in op.fields if i.name not in function.fixed and i.required}
+    known = {i.name for i in op.fields if isinstance(i.field, (ShapeField, AxisOf))} | {"element"}
+    rest = {name: value for name, value in reals.items() if name not in known}
+    return line_problem(op, function, shape, axis, element=element, **rest)
+
+
+def test_the_number_of_threads_is_restored() -> None:
+    before = gp.get_num_threads()
+    with num_threads(5):
+        assert gp.get_num_threads() == 5
+    assert gp.get_num_threads() == before

@@ -1,0 +1,156 @@
+"""The command line: what every command shares, and `info`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gradplan as gp
+from gradplan.cli import main, terminal
+from gradplan.spec import OPS
+
+COMMANDS = ("info", "certify", "bench")
+
+
+def run_gradplan(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own, its output piped."""
+    return subprocess.run(
+        [sys.executable, "-m", "gradplan", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_python_dash_m_and_version() -> None:
+    done = run_gradplan("--version")
+    assert done.returncode == 0
+    assert done.stdout == f"gradplan {gp.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaves:
+        main([command, "--help"])
+    assert leaves.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:" in text
+    assert f"gradplan {command}" in text
+
+
+def test_no_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaves:
+        main([])
+    assert leaves.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["certify", "--op", "cumsun"], "choose from lerp"),
+        (["certify", "--op", ""], "choose from"),
+        (["certify", "--dtype", "f8"], "f16, bf16, f32, f64"),
+        (["certify", "--engine", "abacus"], "choose from cpu"),
+        (["certify", "--json", "no/such/folder/a.json"], "does not exist; create it"),
+        (["certify", "--json", "/"], "is a folder"),
+        (["certify", "--compare", "a.json", "b.json"], "make one with"),
+        (["bench", "--op", "cumsun"], "choose from lerp"),
+        (["bench", "--dtype", "i32"], "f16, bf16, f32, f64"),
+        (["bench", "--html", "no/such/folder/a.html"], "does not exist; create it"),
+        (["bench", "--markdown", "no/such/file.md"], "no such file"),
+    ],
+)
+def test_mistakes_are_explained(
+    arguments: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"gradplan {arguments[0]}: ")
+    assert says in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_environment_is_explained() -> None:
+    done = run_gradplan("certify", "--op", "lerp", GRADPLAN_ISA="mmx")
+    assert done.returncode == 2
+    assert "GRADPLAN_ISA=mmx" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = run_gradplan("info", GRADPLAN_NUM_THREADS="many")
+    assert done.returncode == 2
+    assert "GRADPLAN_NUM_THREADS" in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    done = subprocess.run(
+        [f"{sys.executable} -m gradplan info | head -n 1"],
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith("gradplan")
+    assert done.stderr == ""
+
+
+# Files ---------------------------------------------------------------------------------------
+
+
+def test_a_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    terminal.write_file(path, "old")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.write_file(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# info ----------------------------------------------------------------------------------------
+
+
+def test_info_shows_every_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert f"numerics version {gp.NUMERICS_VERSION}" in text
+    for op in OPS.values():
+        assert op.plan_name in text
+        assert all(f" {function.name} " in text for function in op.functions)
+    assert "\x1b" not in text
+
+
+def test_info_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["gradplan"] == gp.__version__
+    assert facts["machine"]["isa"] in facts["machine"]["builds"]
+    assert facts["engines"]["cpu"]["available"]
+    functions = {plan["function"] for plan in facts["plans"]}
+    assert functions == {f.name for op in OPS.values() for f in op.functions}
+    cumsum = next(plan for plan in facts["plans"] if plan["function"] == "cumsum")
+    assert cumsum["elements"]["bf16"] == {"engine": "cpu", "guarantee": "f32.f32.det.stable.all"}
+
+
+def test_info_follows_the_environment() -> None:
+    done = run_gradplan("info", "--json", GRADPLAN_NUM_THREADS="3")
+    assert json.loads(done.stdout)["machine"]["threads"] == 3

@@ -1,0 +1,267 @@
+"""Checks of the checks: what must make the comparison fail does make it fail.
+
+Contraction switched on, one addition associated differently, a wrong kernel: if any of these
+passed, equality of bits in the other tests would mean nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matrix import FUNCTIONS, cases, mismatches, simple_case
+from samples import ELEMENTS
+
+import gradplan as gp
+from gradplan._ffi import tvm_ffi
+from gradplan.engines import BoundKernel, Engine, cpu, registered
+from gradplan.engines.reference import ReferenceEngine
+from gradplan.plan import plan_class
+from gradplan.spec import Descriptor, Function, Op, Role
+
+SOURCES = Path(__file__).parent.parent / "csrc"
+BY_NAME = {function.name: (op, function) for op, function in FUNCTIONS}
+all_functions = pytest.mark.parametrize(("op", "function"), FUNCTIONS, ids=list(BY_NAME))
+
+
+def fails(engine: Engine, op: Op, function: Function) -> bool:
+    return any(mismatches([engine], (c for c in cases(op, function) if _ordinary(c))))
+
+
+def _ordinary(case: Any) -> bool:
+    """Finite values and no refusals: a difference is one of arithmetic."""
+    return case.style == "plain" and getattr(case.desc, "bounds", None) is not gp.Bounds.RAISE
+
+
+# Contraction -------------------------------------------------------------------------------------
+
+
+class Build:
+    """The kernels of one family, compiled here: seconds instead of minutes for all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+        isa = cpu.isa()
+        info = tvm_ffi().libinfo
+        self.library = Path(info.find_libtvm_ffi())
+        self.flags = ["-std=gnu++20", "-fPIC", "-fopenmp", "-w", f"-I{SOURCES}"]
+        self.flags += [f"-I{path}" for path in info.include_paths()]
+        self.flags += [f'-DGRADPLAN_ISA="{isa}"', f"-march={isa}" if "x86" in isa else "-DNEON"]
+
+    def compile(self, name: str, source: Path, *flags: str) -> Path:
+        result = self.folder / f"{name}.o"
+        command = [str(self.compiler), *self.flags, *flags, "-c", str(source), "-o", str(result)]
+        subprocess.run(command, check=True)
+        return result
+
+    def shared_objects(self) -> list[Path]:
+        """What every library has; the other families' kernels are left out."""
+        export = SOURCES / "export.cc"
+        families = set(re.findall(r"\b\w+_kernels\b", export.read_text())) - {"lerp_kernels"}
+        rest = self.folder / "rest.cc"
+        lines = [f"std::vector<KernelDefinition> {name}() {{ return {{}}; }}" for name in families]
+        rest.write_text(
+            '#include "contract.h"\nnamespace gradplan {\n' + "\n".join(lines) + "\n}\n"
+        )
+        names = ["export", "contract", "overlap", "parallel"]
+        objects = [self.compile(name, SOURCES / f"{name}.cc", "-O0") for name in names]
+        return [*objects, self.compile("rest", rest, "-O0")]
+
+    def link(self, name: str, objects: list[Path]) -> Any:
+        target = self.folder / f"lib{name}.so"
+        folder = self.library.parent
+        linking = [f"-L{folder}", "-ltvm_ffi", f"-Wl,-rpath,{folder}", "-fopenmp"]
+        command = [str(self.compiler), "-shared", *map(str, objects), *linking, "-o", str(target)]
+        subprocess.run(command, check=True)
+        return tvm_ffi().load_module(str(target))
+
+
+@pytest.fixture(scope="module")
+def lerp_builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """lerp with and without contraction, at the optimisation level that contracts."""
+    if not cpu.supported_isas() or cpu.isa() == "x86-64-v2":
+        pytest.skip("this CPU has no fused multiply-add that a compiler could use")
+    build = Build(tmp_path_factory.mktemp("contraction"))
+    if build.compiler is None:
+        pytest.skip("no C++ compiler (the package needs one to be built)")
+    shared = build.shared_objects()
+    libraries = {}
+    for contract in ("off", "fast"):
+        lerp = build.compile(
+            f"lerp_{contract}", SOURCES / "lerp.cc", "-O2", f"-ffp-contract={contract}"
+        )
+        libraries[contract] = build.link(contract, [*shared, lerp])
+    return libraries
+
+
+@pytest.mark.parametrize("contract", ["off", "fast"])
+def test_contraction_makes_the_comparison_fail(
+    contract: str, lerp_builds: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the same build without it passes, so it is the contraction that was noticed."""
+    name = f"contract={contract}"
+    monkeypatch.setitem(cpu._loaded, name, lerp_builds[contract])
+    assert fails(cpu.CpuEngine(name), *BY_NAME["lerp"]) is (contract == "fast")
+    # One product, one rounding: there is nothing to contract in the gradient.
+    assert not fails(cpu.CpuEngine(name), *BY_NAME["lerp_backward"])
+
+
+def test_the_builds_are_made_without_contraction() -> None:
+    """What the control above turns on is turned off where the package is built."""
+    text = (SOURCES.parent / "CMakeLists.txt").read_text()
+    assert re.search(r"else\(\)\s+target_compile_options\(\S+ PRIVATE -ffp-contract=off\)", text)
+
+
+# Association -------------------------------------------------------------------------------------
+
+
+class Altered(ReferenceEngine):
+    """The reference with something done to its tensors: `alter(tensors, run)` runs it."""
+
+    def __init__(self, alter: Callable[[dict[str, Any], Callable[[], None]], None]) -> None:
+        self.alter = alter
+
+    def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
+        right = super().bind(op, desc)
+        names = [o.name for o in op.operands(desc)]
+
+        def run(*args: Any) -> None:
+            tensors = dict(zip(names, args, strict=False))  # without the workspace
+            self.alter(tensors, lambda: right.run(*tensors.values(), None))
+
+        return BoundKernel(run)
+
+
+def swapped_cumsum(tensors: dict[str, Any], run: Callable[[], None]) -> None:
+    """x0 + (x1 + x2) instead of (x0 + x1) + x2, in the third element alone."""
+    run()
+    x, y = tensors["x"], tensors["y"]
+    if x.ndim == 1 and len(x) > 2:
+        compute = np.result_type(x.dtype, np.float32)
+        first, second, third = (x[i].astype(compute) for i in range(3))
+        y[2] = (first + (second + third)).astype(x.dtype)
+
+
+def swapped_members(tensors: dict[str, Any], run: Callable[[], None]) -> None:
+    """The members of each segment from the last to the first."""
+    for name in {"input", "segment_ids", "dout", "indices"} & tensors.keys():
+        tensors[name] = tensors[name][::-1]
+    run()
+
+
+def swapped_lanes(tensors: dict[str, Any], run: Callable[[], None]) -> None:
+    """Rows reduced from their other end."""
+    for name, x in tensors.items():
+        tensors[name] = x[(slice(None, None, -1),) * x.ndim]
+    run()
+
+
+SWAPS = {
+    "cumsum": swapped_cumsum,
+    "unsorted_segment_sum": swapped_members,
+    "embedding_backward": swapped_members,
+    "sparsemax_backward": swapped_lanes,
+}
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_one_swapped_addition_makes_the_comparison_fail(name: str) -> None:
+    assert fails(Altered(SWAPS[name]), *BY_NAME[name])
+    assert not fails(Altered(lambda tensors, run: run()), *BY_NAME[name])
+
+
+# Wrong kernels -----------------------------------------------------------------------------------
+
+
+class OneBit(ReferenceEngine):
+    """Right but for the last bit of the last element of every output."""
+
+    name = "cpu"
+    automatic = True
+
+    def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
+        right = super().bind(op, desc)
+        outputs = [i for i, o in enumerate(op.operands(desc)) if o.role is not Role.IN]
+
+        def run(*args: Any) -> None:
+            right.run(*args)
+            for i in outputs:
+                if args[i].size:
+                    bits = args[i].view(np.dtype(f"u{args[i].dtype.itemsize}"))
+                    bits[(-1,) * bits.ndim] ^= 1
+
+        return BoundKernel(run)
+
+
+class Untouched(ReferenceEngine):
+    """Checks its arguments and then writes nothing."""
+
+    def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
+        return BoundKernel(lambda *args: None)
+
+
+class Beside(ReferenceEngine):
+    """Right, but it also writes into the gap behind the first element."""
+
+    def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
+        right = super().bind(op, desc)
+
+        def run(*args: Any) -> None:
+            right.run(*args)
+            out = args[-2]
+            if out.size > 1 and abs(out.strides[-1]) > out.dtype.itemsize:
+                gap = np.lib.stride_tricks.as_strided(out, (2,), (out.dtype.itemsize,))
+                gap.view(np.dtype(f"u{out.dtype.itemsize}"))[1] = 0
+
+        return BoundKernel(run)
+
+
+@all_functions
+def test_a_registered_wrong_kernel_makes_the_comparison_fail(op: Op, function: Function) -> None:
+    with registered(OneBit(), first=True) as engine:
+        desc = simple_case(op, function).desc
+        assert plan_class(op).select(desc).engine == "cpu"  # nothing says that it is another
+        assert any(mismatches([engine], [simple_case(op, function)]))
+    assert not any(mismatches([ReferenceEngine()], [simple_case(op, function)]))
+
+
+@all_functions
+def test_a_kernel_that_writes_nothing_makes_the_comparison_fail(op: Op, function: Function) -> None:
+    assert any(mismatches([Untouched()], [simple_case(op, function)]))
+
+
+@all_functions
+def test_a_kernel_that_writes_beside_its_output_is_noticed(op: Op, function: Function) -> None:
+    case = simple_case(op, function, outputs="stepped")
+    found = list(mismatches([Beside()], [case]))
+    assert any("memory beside the output" in what for what in found)
+
+
+def test_a_difference_names_the_first_element() -> None:
+    op, function = BY_NAME["cumsum"]
+    (found,) = mismatches([OneBit()], [simple_case(op, function)])
+    assert re.search(r"ScanDescriptor\(.*y\[1, 4\] is [0-9a-f]{8}, expected [0-9a-f]{8}; 1 of", found)
+
+
+def test_every_element_type_is_compared() -> None:
+    """An engine that is wrong for one type only is found by the matrix of every function."""
+    for element in ELEMENTS:
+
+        class OneType(OneBit):
+            wrong = element
+
+            def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
+                engine: Any = super() if desc.element is self.wrong else ReferenceEngine()
+                bound: BoundKernel = engine.bind(op, desc)
+                return bound
+
+        for op, function in (BY_NAME["cumsum"], BY_NAME["embedding"]):
+            assert any(mismatches([OneType()], cases(op, function)))

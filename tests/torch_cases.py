@@ -1,0 +1,140 @@
+"""Calls of every function of gradplan.torch, beside PyTorch's own, for the tests of the bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import gradplan as gp
+from gradplan import torch as gpt
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of float tensors: ours, PyTorch's (or a formula), and the function layer's."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    ours: Callable[..., Any]
+    theirs: Callable[..., Any]
+    plain: Callable[..., Any]
+    zeros: bool = field(default=False)
+    """Put zeros into the input: where formulas divide."""
+
+    def inputs(self, dtype: Any = torch.float64, grad: bool = False, seed: int = 0) -> list[Any]:
+        generator = torch.Generator().manual_seed(seed)
+        made = [torch.randn(s, generator=generator, dtype=torch.float64) for s in self.shapes]
+        for x in made:
+            if self.zeros and x.numel() > 4:
+                x.view(-1)[1::3] = 0
+        return [x.to(dtype).requires_grad_(grad) for x in made]
+
+    def __str__(self) -> str:
+        return f"{self.name}-{'-'.join('x'.join(map(str, s)) or '0d' for s in self.shapes)}"
+
+
+def flipped(function: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    def reverse(x: Any, dim: int) -> Any:
+        return function(x.flip(dim), dim).flip(dim) if x.ndim else function(x, dim)
+
+    return reverse
+
+
+def values(function: Any) -> Callable[[Any, int], Any]:
+    return lambda x, dim: function(x, dim).values
+
+
+SCANS: dict[str, Callable[[Any, int], Any]] = {
+    "cumsum": torch.cumsum,
+    "cumprod": torch.cumprod,
+    "cummax": values(torch.cummax),
+    "cummin": values(torch.cummin),
+    "logcumsumexp": torch.logcumsumexp,
+}
+
+
+def _scan(name: str, shape: tuple[int, ...], dim: int, reverse: bool) -> Case:
+    theirs = flipped(SCANS[name]) if reverse else SCANS[name]
+    return Case(
+        f"{name}{'-reverse' if reverse else ''}-dim{dim}",
+        (shape,),
+        lambda x: getattr(gpt, name)(x, dim, reverse),
+        lambda x: theirs(x, dim),
+        lambda x: getattr(gp, name)(x, dim, reverse),
+        zeros=name == "cumprod",
+    )
+
+
+def sparsemax(x: Any, dim: int) -> Any:
+    """By sorting, as the paper does."""
+    if x.ndim == 0:
+        return sparsemax(x[None], 0)[0]
+    z = x.sort(dim, descending=True).values
+    k = torch.arange(1, x.shape[dim] + 1, dtype=x.dtype)
+    k = k.view([-1 if i == dim % x.ndim else 1 for i in range(x.ndim)])
+    total = z.cumsum(dim) - 1
+    support = (k * z > total).sum(dim, keepdim=True)
+    return (x - total.gather(dim, support - 1) / support).clamp(min=0)
+
+
+IDS = torch.tensor([2, 0, 2, 1, 2])
+SORTED_IDS = torch.tensor([0, 0, 2, 2, 3])
+INDICES = torch.tensor([[2, 0], [2, 1], [3, 2]], dtype=torch.int32)
+
+
+def _segment(shape: tuple[int, ...], in_order: bool) -> Case:
+    ids = SORTED_IDS if in_order else IDS
+    plain = gp.segment_sum if in_order else gp.unsorted_segment_sum
+    return Case(
+        f"segment_sum{'-sorted' if in_order else ''}",
+        (shape,),
+        lambda x: gpt.segment_sum(x, ids, 4, in_order),
+        lambda x: x.new_zeros(4, *shape[1:]).index_add(0, ids, x),
+        lambda x: plain(x, ids, 4),
+    )
+
+
+def _lerp(a: tuple[int, ...], b: tuple[int, ...], weight: float) -> Case:
+    return Case(
+        f"lerp-{weight}",
+        (a, b),
+        lambda a, b: gpt.lerp(a, b, weight),
+        lambda a, b: torch.lerp(a, b, weight),
+        lambda a, b: gp.lerp(a, b, weight),
+    )
+
+
+def _sparsemax(shape: tuple[int, ...], dim: int) -> Case:
+    return Case(
+        f"sparsemax-dim{dim}",
+        (shape,),
+        lambda x: gpt.sparsemax(x, dim),
+        lambda x: sparsemax(x, dim),
+        lambda x: gp.sparsemax(x, dim),
+    )
+
+
+CASES = [
+    *(_scan(name, (3, 5), dim, reverse) for name in SCANS for dim, reverse in ((1, False), (0, True))),
+    *(_scan(name, (), -1, False) for name in SCANS),
+    *(_scan(name, (2, 0, 3), 1, True) for name in SCANS),
+    _segment((5, 3), in_order=False),
+    _segment((5, 2, 2), in_order=True),
+    _segment((5,), in_order=False),
+    Case(
+        "embedding",
+        ((4, 3),),
+        lambda w: gpt.embedding(INDICES, w),
+        lambda w: torch.nn.functional.embedding(INDICES, w),
+        lambda w: gp.embedding(w, INDICES),
+    ),
+    _lerp((3, 4), (3, 4), 0.25),
+    _lerp((3, 1), (2, 1, 4), 0.75),
+    _lerp((), (3,), -0.5),
+    _sparsemax((3, 5), 1),
+    _sparsemax((4, 3), 0),
+    _sparsemax((), 0),
+]
