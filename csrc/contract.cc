@@ -15,9 +15,9 @@ struct NamedDtype {
 };
 
 constexpr NamedDtype kDtypes[] = {
-    {"float16", Dtype::kF16, {kDLFloat, 16, 1}},  {"bfloat16", Dtype::kBF16, {kDLBfloat, 16, 1}},
-    {"float32", Dtype::kF32, {kDLFloat, 32, 1}},  {"float64", Dtype::kF64, {kDLFloat, 64, 1}},
-    {"int32", Dtype::kI32, {kDLInt, 32, 1}},      {"int64", Dtype::kI64, {kDLInt, 64, 1}},
+    {"float16", Dtype::kF16, {kDLFloat, 16, 1}}, {"bfloat16", Dtype::kBF16, {kDLBfloat, 16, 1}},
+    {"float32", Dtype::kF32, {kDLFloat, 32, 1}}, {"float64", Dtype::kF64, {kDLFloat, 64, 1}},
+    {"int32", Dtype::kI32, {kDLInt, 32, 1}},     {"int64", Dtype::kI64, {kDLInt, 64, 1}},
 };
 
 bool matches(DLDataType a, DLDataType b) {
@@ -27,9 +27,9 @@ bool matches(DLDataType a, DLDataType b) {
 std::string describe(DLDataType d) {
   for (const NamedDtype& n : kDtypes)
     if (matches(n.dl, d)) return n.name;
-  static const std::pair<int, const char*> codes[] = {{kDLInt, "int"},         {kDLUInt, "uint"},
-                                                      {kDLFloat, "float"},     {kDLBfloat, "bfloat"},
-                                                      {kDLComplex, "complex"}, {kDLBool, "bool"}};
+  static const std::pair<int, const char*> codes[] = {
+      {kDLInt, "int"},       {kDLUInt, "uint"},       {kDLFloat, "float"},
+      {kDLBfloat, "bfloat"}, {kDLComplex, "complex"}, {kDLBool, "bool"}};
   for (auto [code, name] : codes)
     if (code == d.code) return name + (code == kDLBool ? "" : std::to_string(d.bits));
   return "DLPack type code " + std::to_string(d.code) + ", " + std::to_string(d.bits) + " bits";
@@ -53,9 +53,8 @@ void check_tensor(const CallContract& contract, const TensorContract& want, cons
     fail("Unsupported", contract, want, "a CPU tensor (this plan runs on the CPU)",
          "one on DLPack device type " + std::to_string(t.device.device_type));
   }
-  auto dtype = std::find_if(want.dtypes.begin(), want.dtypes.end(), [&](Dtype d) {
-    return matches(kDtypes[int(d)].dl, t.dtype);
-  });
+  auto dtype = std::find_if(want.dtypes.begin(), want.dtypes.end(),
+                            [&](Dtype d) { return matches(kDtypes[int(d)].dl, t.dtype); });
   if (dtype == want.dtypes.end()) {
     std::string names;
     for (Dtype d : want.dtypes) names += (names.empty() ? "" : " or ") + std::string(dtype_name(d));
@@ -65,10 +64,12 @@ void check_tensor(const CallContract& contract, const TensorContract& want, cons
   if (t.ndim != rank || !std::equal(want.shape.begin(), want.shape.end(), t.shape)) {
     int64_t elements = 1;
     for (int d = 0; d < t.ndim; ++d) elements *= t.shape[d];
-    fail(elements < count_elements(want.shape) ? "BufferTooSmall" : "InvalidProblem", contract, want,
-         "shape " + describe(want.shape.data(), rank), "shape " + describe(t.shape, t.ndim));
+    fail(elements < count_elements(want.shape) ? "BufferTooSmall" : "InvalidProblem", contract,
+         want, "shape " + describe(want.shape.data(), rank), "shape " + describe(t.shape, t.ndim));
   }
   char* data = static_cast<char*>(t.data) + t.byte_offset;
+  if (t.data == nullptr && count_elements(want.shape) > 0)
+    fail("InvalidProblem", contract, want, "a tensor with data", "one without");
   if (reinterpret_cast<uintptr_t>(data) % item_size(*dtype) != 0) {
     fail("MisalignedOperand", contract, want,
          "an address divisible by " + std::to_string(item_size(*dtype)),

@@ -17,7 +17,7 @@ struct TensorContract {
   Role role;
   std::vector<Dtype> dtypes;
   Shape shape;
-  Shape packed_stride;        // of a C-contiguous tensor: most calls match it
+  Shape packed_stride;         // of a C-contiguous tensor: most calls match it
   std::vector<int> may_equal;  // positions of inputs whose memory this output may be
 };
 

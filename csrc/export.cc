@@ -1,4 +1,5 @@
-// The library's interface: a plan binds a kernel once and gets a function that checks and runs a call.
+// The library's interface: a plan binds a kernel once and gets a function that checks and runs a
+// call.
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/tvm_ffi.h>
@@ -111,7 +112,8 @@ ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
   return translate_errors([&] {
     auto found = kernels().find(std::string(kernel));
     if (found == kernels().end())
-      throw PlanError("Unsupported", std::string(plan) + ": no kernel named " + std::string(kernel));
+      throw PlanError("Unsupported",
+                      std::string(plan) + ": no kernel named " + std::string(kernel));
     auto contract = std::make_shared<CallContract>();
     Problem problem;
     contract->plan = problem.plan = plan;
@@ -146,28 +148,27 @@ ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
     const int64_t workspace =
         bound.workspace_size == 0 ? 0 : bound.workspace_size + int64_t(kWorkspaceAlignment);
     contract->workspace_size = workspace;
-    ffi::Function run = ffi::Function::FromPacked(
-        [contract, launch = std::move(bound.launch)](ffi::PackedArgs args, ffi::Any*) {
-          translate_errors([&] {
-            const int count = int(contract->tensors.size());
-            if (args.size() != count && args.size() != count + 1)
-              throw PlanError("InvalidProblem", contract->plan + ": expected " +
-                                                    std::to_string(count) +
-                                                    " tensors and perhaps a workspace, got " +
-                                                    std::to_string(args.size()) + " arguments");
-            const DLTensor* given[kMaxTensors];
-            Operand checked[kMaxTensors];
-            for (int i = 0; i < count; ++i)
-              given[i] = tensor_argument(contract->plan, contract->tensors[i].name, args[i]);
-            contract->check(given, checked);
-            const bool own = args.size() == count ||
-                             args[count].type_index() == ffi::TypeIndex::kTVMFFINone;
-            Workspace scratch(
-                contract->plan, contract->workspace_size,
-                own ? nullptr : tensor_argument(contract->plan, "workspace", args[count]));
-            launch(checked, scratch.data());
-          });
-        });
+    ffi::Function run = ffi::Function::FromPacked([contract, launch = std::move(bound.launch)](
+                                                      ffi::PackedArgs args, ffi::Any*) {
+      translate_errors([&] {
+        const int count = int(contract->tensors.size());
+        if (args.size() != count && args.size() != count + 1)
+          throw PlanError("InvalidProblem", contract->plan + ": expected " + std::to_string(count) +
+                                                " tensors and perhaps a workspace, got " +
+                                                std::to_string(args.size()) + " arguments");
+        const DLTensor* given[kMaxTensors];
+        Operand checked[kMaxTensors];
+        for (int i = 0; i < count; ++i)
+          given[i] = tensor_argument(contract->plan, contract->tensors[i].name, args[i]);
+        contract->check(given, checked);
+        const bool own =
+            args.size() == count || args[count].type_index() == ffi::TypeIndex::kTVMFFINone;
+        Workspace scratch(
+            contract->plan, contract->workspace_size,
+            own ? nullptr : tensor_argument(contract->plan, "workspace", args[count]));
+        launch(checked, scratch.data());
+      });
+    });
     return ffi::Array<ffi::Any>{run, workspace};
   });
 }
@@ -228,7 +229,8 @@ void elementary(const ffi::String& name, ffi::TensorView x, ffi::TensorView y) {
 void parallel_copy(ffi::TensorView from, ffi::TensorView to) {
   const int64_t bytes = from.numel() * from.dtype().bits / 8, piece = 1 << 20;
   if (bytes != to.numel() * to.dtype().bits / 8 || !from.IsContiguous() || !to.IsContiguous())
-    throw ffi::Error("gradplan.InvalidProblem", "copy: expected contiguous tensors of one size", "");
+    throw ffi::Error("gradplan.InvalidProblem", "copy: expected contiguous tensors of one size",
+                     "");
   parallel_for((bytes + piece - 1) / piece, 1, bytes, [&](int64_t begin, int64_t end) {
     std::memcpy(static_cast<char*>(to.data_ptr()) + begin * piece,
                 static_cast<const char*>(from.data_ptr()) + begin * piece,

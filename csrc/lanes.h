@@ -1,8 +1,8 @@
 // Sixteen lanes, the one vector width of the numerical contract.
 //
 // A Lanes<T> is 16 values of T held in as many native vectors as the build's instruction set needs
-// (four SSE/NEON, two AVX, one AVX-512 register for f32). Every operation is elementwise, so the bits
-// cannot depend on the split. Compile with -ffp-contract=off.
+// (four SSE/NEON, two AVX, one AVX-512 register for f32). Every operation is elementwise, so the
+// bits cannot depend on the split. Compile with -ffp-contract=off.
 #pragma once
 
 #include <cstdint>
@@ -59,12 +59,12 @@ struct Lanes {
   GP_INLINE T operator[](int lane) const { return part[lane / kWidth][lane % kWidth]; }
 };
 
-#define GP_BINARY(op)                                               \
-  template <class T>                                                \
-  GP_INLINE Lanes<T> operator op(const Lanes<T>& a, const Lanes<T>& b) { \
-    Lanes<T> r;                                                     \
+#define GP_BINARY(op)                                                              \
+  template <class T>                                                               \
+  GP_INLINE Lanes<T> operator op(const Lanes<T>& a, const Lanes<T>& b) {           \
+    Lanes<T> r;                                                                    \
     for (int p = 0; p < Lanes<T>::kParts; ++p) r.part[p] = a.part[p] op b.part[p]; \
-    return r;                                                       \
+    return r;                                                                      \
   }
 GP_BINARY(+)
 GP_BINARY(-)
@@ -109,7 +109,7 @@ using Mask = Lanes<IntOf<T>>;
 
 #define GP_COMPARE(op)                                                  \
   template <class T>                                                    \
-  GP_INLINE Mask<T> operator op(const Lanes<T>& a, const Lanes<T>& b) {  \
+  GP_INLINE Mask<T> operator op(const Lanes<T>& a, const Lanes<T>& b) { \
     Mask<T> r;                                                          \
     for (int p = 0; p < Lanes<T>::kParts; ++p)                          \
       r.part[p] = (typename Mask<T>::Native)(a.part[p] op b.part[p]);   \

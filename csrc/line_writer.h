@@ -1,8 +1,8 @@
 // Streaming stores for sixteen rows at once, whatever their alignment.
 //
-// A streaming store is worth it only for whole 64-byte lines written one after the other, and a square
-// has neither: it goes to sixteen rows, NumPy aligns these to 16 bytes, and 16 elements of f16 are half
-// a line. So the squares of a while collect here, in the cache, and go out row by row.
+// A streaming store is worth it only for whole 64-byte lines written one after the other, and a
+// square has neither: it goes to sixteen rows, NumPy aligns these to 16 bytes, and 16 elements of
+// f16 are half a line. So the squares of a while collect here, in the cache, and go out row by row.
 #pragma once
 
 #include "dtype.h"
@@ -43,8 +43,8 @@ class LineWriter {
     for (int p = 0; p < kParts; ++p) store_part(reinterpret_cast<E*>(place) + p * W, parts[p]);
   }
 
-  // After every lane has been put. The lanes take turns: rows at the distance of a power of two would
-  // otherwise all write to the same memory channel at the same time.
+  // After every lane has been put. The lanes take turns: rows at the distance of a power of two
+  // would otherwise all write to the same memory channel at the same time.
   GP_INLINE void end_square() {
     if (direct_) return;
     for (int l = tick_; l < kLanes; l += kSquares) flush(l);

@@ -28,46 +28,33 @@ GP_INLINE V exp_difference(const V& a, const V& b) {
   return exp_mostly_low(select(a == b, V(T(0)), a - b));
 }
 
-template <class E>
-struct LogScanPolicy {
-  using Element = E;
-  using C = ComputeOf<E>;
-  static constexpr int kInputs = 1, kSummaryInputs = 1;
+// What the policies of logcumsumexp share: a step remembers a level (the running maximum, or y),
+// and a carry passes through a block with a factor that the levels at its two ends determine.
+struct LevelGains {
   static constexpr bool ahead(int) { return false; }
 
   template <class V>
   struct Memory {
-    V maximum;
+    V level;
   };
   template <class V>
   struct Gain {
-    V from, to;  // the running maximum before and at the end
+    V from, to;  // the level before the block, and that of its last step
   };
 
-  template <bool Emit>
-  void begin(Memory<Lanes<C>>& memory, const LaneView<E>*, const LaneRange&, int64_t, int, int64_t,
-             const C* remembered) const {
-    memory.maximum =
-        remembered ? Lanes<C>::load(remembered) : Maximum::identity<Lanes<C>>();
-  }
-  template <class M>
-  void finish_input(const M&, Square<C>*, int) const {}
-
+  template <class M, class S>
+  void finish_input(const M&, S*, int) const {}
   template <class V>
   static Gain<V> start(const Memory<V>& memory) {
-    return {memory.maximum, memory.maximum};
+    return {memory.level, memory.level};
   }
   template <class V>
   static void finish(Gain<V>& gain, const Memory<V>& memory) {
-    gain.to = memory.maximum;
+    gain.to = memory.level;
   }
   template <class V>
   static Gain<V> compose(const Gain<V>& later, const Gain<V>& earlier) {
     return {earlier.from, later.to};
-  }
-  template <class V>
-  static V join(const V& l, const Gain<V>& gain, const V& v) {
-    return l + exp_difference(gain.from, gain.to) * v;
   }
   template <class V>
   static void pack(const Gain<V>& gain, V* fields) {
@@ -78,15 +65,31 @@ struct LogScanPolicy {
   static Gain<V> unpack(const V* fields) {
     return {fields[0], fields[1]};
   }
+};
 
+template <class E>
+struct LogScanPolicy : LevelGains {
+  using Element = E;
+  using C = ComputeOf<E>;
+  static constexpr int kInputs = 1, kSummaryInputs = 1;
+
+  template <bool Emit>
+  void begin(Memory<Lanes<C>>& memory, const LaneView<E>*, const LaneRange&, int64_t, int, int64_t,
+             const C* remembered) const {
+    memory.level = remembered ? Lanes<C>::load(remembered) : Maximum::identity<Lanes<C>>();
+  }
+
+  template <class V>
+  static V join(const V& l, const Gain<V>& gain, const V& v) {
+    return l + exp_difference(gain.from, gain.to) * v;
+  }
   template <bool Emit, bool Summary, class State>
   void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
     using V = Lanes<C>;
     V maximum[kLanes + 1], a[kLanes], b[kLanes];
-    maximum[0] = s.memory.maximum;
-    for (int i = 0; i < count; ++i)
-      maximum[i + 1] = Maximum::apply(maximum[i], squares[0].get(i));
-    s.memory.maximum = maximum[count];
+    maximum[0] = s.memory.level;
+    for (int i = 0; i < count; ++i) maximum[i + 1] = Maximum::apply(maximum[i], squares[0].get(i));
+    s.memory.level = maximum[count];
 #pragma GCC unroll 1
     for (int i = 0; i < count; ++i) {
       const V x = squares[0].get(i), m = maximum[i], down = x - m;
@@ -145,8 +148,8 @@ struct ExtremeKernel {
   }
 };
 
-// Turns extremes of pieces into those of everything before each piece, along each row; from the last
-// piece down if `descending`.
+// Turns extremes of pieces into those of everything before each piece, along each row; from the
+// last piece down if `descending`.
 template <class Op, class C>
 void chain_extremes(const Cut& cut, C* extremes, bool descending) {
   for (int64_t row = 0; row < cut.rows; ++row) {

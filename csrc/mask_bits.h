@@ -32,9 +32,9 @@ GP_INLINE uint16_t mask_bits(const Lanes<T>& mask) {
 
 template <class T>
 GP_INLINE Lanes<T> mask_of_bits(uint16_t bits) {
-  alignas(64) static constexpr T kBit[kLanes] = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,
-                                                 1 << 6, 1 << 7, 1 << 8,  1 << 9,  1 << 10, 1 << 11,
-                                                 1 << 12, 1 << 13, 1 << 14, 1 << 15};
+  alignas(64) static constexpr T kBit[kLanes] = {
+      1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
+      1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
   const Lanes<T> bit = Lanes<T>::load(kBit);
   return (Lanes<T>(T(bits)) & bit) == bit;
 }

@@ -35,9 +35,9 @@ bool is_empty(const Operand& t) {
   return std::any_of(t.shape, t.shape + t.rank, [](int64_t extent) { return extent == 0; });
 }
 
-// Is there a choice of indices with low <= sum(index * stride) <= high? Terms by falling stride; `rest`
-// is what the terms from `at` on can reach. For dimensions that nest, few indices are possible at each
-// level, so the search is short; the budget guards against tangled ones.
+// Is there a choice of indices with low <= sum(index * stride) <= high? Terms by falling stride;
+// `rest` is what the terms from `at` on can reach. For dimensions that nest, few indices are
+// possible at each level, so the search is short; the budget guards against tangled ones.
 bool solvable(const std::vector<Term>& terms, size_t at, int64_t rest, int64_t low, int64_t high,
               int& budget) {
   if (high < 0 || low > rest) return false;

@@ -7,8 +7,8 @@
 
 namespace gradplan {
 
-// May the bytes of `a` and `b` overlap? False is certain; true is certain too unless the layout is so
-// tangled that the search was cut off.
+// May the bytes of `a` and `b` overlap? False is certain; true is certain too unless the layout is
+// so tangled that the search was cut off.
 bool may_overlap(const Operand& a, const Operand& b);
 
 // Does the tensor address some element twice (stride 0, or dimensions that fold onto each other)?

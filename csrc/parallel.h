@@ -10,11 +10,11 @@
 
 namespace gradplan {
 
-int num_threads();             // what parallel_for may use; 1 in a forked child
-void set_num_threads(int n);   // n >= 1
+int num_threads();            // what parallel_for may use; 1 in a forked child
+void set_num_threads(int n);  // n >= 1
 
-// Round to nearest, no flush to zero, exceptions masked, for the life of the object. What the caller
-// had, sticky flags included, comes back.
+// Round to nearest, no flush to zero, exceptions masked, for the life of the object. What the
+// caller had, sticky flags included, comes back.
 class FloatEnvironment {
  public:
 #if defined(__x86_64__)
@@ -53,8 +53,7 @@ template <class F>
 void parallel_for(int64_t tasks, int64_t grain, int64_t bytes, F&& f) {
   if (tasks <= 0) return;
   const int64_t pieces = (tasks + grain - 1) / grain;
-  const int threads =
-      bytes < kSerialBytes ? 1 : int(std::min<int64_t>(num_threads(), pieces));
+  const int threads = bytes < kSerialBytes ? 1 : int(std::min<int64_t>(num_threads(), pieces));
   if (threads <= 1) {
     FloatEnvironment environment;
     f(int64_t{0}, tasks);

@@ -1,4 +1,5 @@
-// y[i] = C3 o (C2 o (C1 o local[i])): the scan order of the contract, for any operation of prefix.h.
+// y[i] = C3 o (C2 o (C1 o local[i])): the scan order of the contract, for any operation of
+// prefix.h.
 #pragma once
 
 #include "mask_bits.h"
@@ -74,7 +75,8 @@ struct PrefixKernel {
     for (int i = 0; i < kLanes; ++i) {
       const V x = squares[0].get(i);
       local = i == 0 ? x : apply<Hasty>(local, x);
-      if constexpr (Emit) squares[1].set(i, apply<Hasty>(c3, apply<Hasty>(c2, apply<Hasty>(c1, local))));
+      if constexpr (Emit)
+        squares[1].set(i, apply<Hasty>(c3, apply<Hasty>(c2, apply<Hasty>(c1, local))));
     }
     const V total = apply<Hasty>(c1, local);
     if constexpr (Hasty) {

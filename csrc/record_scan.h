@@ -17,7 +17,8 @@ struct Marks {
 
   uint16_t* of(const LaneRange& range, int64_t lane) const {
     const int64_t before = range.length == piece ? 0 : full_groups;
-    return bits + (before + (lane + range.first_piece * range.rows * (before == 0)) / kLanes) * piece;
+    return bits +
+           (before + (lane + range.first_piece * range.rows * (before == 0)) / kLanes) * piece;
   }
 };
 
@@ -84,8 +85,8 @@ struct RecordPolicy {
   Marks marks;
 
   template <bool Emit>
-  void begin(Memory<Lanes<C>>& memory, const LaneView<E>*, const LaneRange& range, int64_t lane, int,
-             int64_t, const C*) const {
+  void begin(Memory<Lanes<C>>& memory, const LaneView<E>*, const LaneRange& range, int64_t lane,
+             int, int64_t, const C*) const {
     memory.marks = marks.of(range, lane);
   }
   template <class M>
@@ -167,15 +168,13 @@ void record_scan(const Geometry<E, 3>& geometry, bool ties_last, char* workspace
   const Geometry<E, 1> x = geometry.template only<1>();
   const C* extremes = nullptr;
   if (!cut.whole()) {
-    cut.ranges(0, cut.pieces(), [&](const LaneRange& r) {
-      sweep(ExtremeKernel<E, Op>{carries.memory}, x, r);
-    });
+    cut.ranges(0, cut.pieces(),
+               [&](const LaneRange& r) { sweep(ExtremeKernel<E, Op>{carries.memory}, x, r); });
     chain_extremes<Op>(cut, carries.memory, true);
     extremes = carries.memory;
   }
   cut.ranges(0, cut.pieces(), [&](const LaneRange& r) {
-    sweep(MarkKernel<E, Op>{marks, extremes, cut.pieces() - 1, ties_last}, x, r,
-          Walk::kBackwards);
+    sweep(MarkKernel<E, Op>{marks, extremes, cut.pieces() - 1, ties_last}, x, r, Walk::kBackwards);
   });
   run_recurrence(RecordPolicy<E>{marks}, geometry.template only<2, 1>(), cut, &carries);
 }

@@ -1,5 +1,5 @@
-// t[q] = b[q] + a[q] t[q-1], in the order of the contract: serial inside a block from its carry, blocks
-// and chunks composed through (L, gain).
+// t[q] = b[q] + a[q] t[q-1], in the order of the contract: serial inside a block from its carry,
+// blocks and chunks composed through (L, gain).
 //
 // A policy says what a step is, and what a gain is: the factor with which a carry passes through a
 // block. It has
@@ -7,10 +7,11 @@
 //   Memory<V>   what a step remembers of the one before, and begin, finish_input to set it
 //   Gain<V>     with start, finish (at a block's end), compose, pack, unpack and
 //   join(l, gain, v)    l + gain * v
-//   square      up to 16 steps: s.t (if Emit) and s.l, s.gain (if Summary) advance; outputs go to the
-//               last square. Written as loops over the steps, first what is independent (exp, split),
-//               then the short chain, then the rest: a chain with an exp in it runs at the speed of
-//               the exp's latency, three times slower.
+//   square      up to 16 steps: s.t (if Emit) and s.l, s.gain (if Summary) advance; outputs go to
+//   the
+//               last square. Written as loops over the steps, first what is independent (exp,
+//               split), then the short chain, then the rest: a chain with an exp in it runs at the
+//               speed of the exp's latency, three times slower.
 #pragma once
 
 #include "prefix_scan.h"
@@ -20,11 +21,11 @@ namespace gradplan {
 // Carries of pieces: arrays by field, indexed by piece id.
 template <class C>
 struct RecurrenceCarries {
-  C* l;                  // summary: the piece's own sum
-  C* gain[2];            // summary: its gain, as the policy stores it
-  C* t;                  // what comes in
-  C* has;                // 1 where something comes in
-  C* memory;             // what the first step remembers, where a policy needs it from another sweep
+  C* l;        // summary: the piece's own sum
+  C* gain[2];  // summary: its gain, as the policy stores it
+  C* t;        // what comes in
+  C* has;      // 1 where something comes in
+  C* memory;   // what the first step remembers, where a policy needs it from another sweep
   static constexpr int kArrays = 6;
 
   // There are none, and no workspace for them, where rows are whole.
@@ -67,11 +68,11 @@ struct Recurrence {
   static constexpr bool ahead(int k) { return Policy::ahead(k); }
 
   struct State {
-    V t, l;        // true and local value of the step before
-    Gain gain;     // of the block so far
-    V l2;          // blocks of the chunk before this one
+    V t, l;     // true and local value of the step before
+    Gain gain;  // of the block so far
+    V l2;       // blocks of the chunk before this one
     Gain gain2;
-    V t2;          // into the chunk
+    V t2;  // into the chunk
     MaskOf<V> has_t2, has_t;
     bool has_l2;
     Memory memory;
@@ -207,8 +208,7 @@ void run_recurrence(const Policy& policy, const Geometry<typename Policy::Elemen
   const auto inputs = geometry.template only<Policy::kSummaryInputs>();
   const bool by_chunk = cut.piece == kChunk;
   const int64_t per_chunk = kChunk / cut.piece;
-  const int64_t span =
-      (span_pieces(cut, K * sizeof(E)) + per_chunk - 1) / per_chunk * per_chunk;
+  const int64_t span = (span_pieces(cut, K * sizeof(E)) + per_chunk - 1) / per_chunk * per_chunk;
   for (int64_t from = 0; from < cut.pieces(); from += span) {
     const int64_t to = std::min(from + span, cut.pieces());
     cut.ranges(from, std::min(to, cut.full()), [&](const LaneRange& r) {

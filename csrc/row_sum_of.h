@@ -12,9 +12,8 @@ class RowSumsOf final : public RowSums {
   static constexpr int kWidth = RowTypes<E>::kWidth;
 
  public:
-  // `input` holds `rows` rows. They are prefetched where the members' order is not the input's.
-  RowSumsOf(const Operand& input, int64_t rows, bool prefetch, const Operand& output,
-            bool accumulate, C* partial)
+  // `input` holds `rows` rows.
+  RowSumsOf(const Operand& input, int64_t rows, const Operand& output, bool accumulate, C* partial)
       : input_(input.as<const E>()),
         column_stride_(input.stride[1]),
         output_(output.as<E>()),
@@ -32,7 +31,7 @@ class RowSumsOf final : public RowSums {
     stream_ = mode_ == kPacked && !accumulate && output.shape[0] * row_bytes > kStreamBytes &&
               aligned(reinterpret_cast<intptr_t>(output_)) && aligned(row_bytes) &&
               aligned(out_row_stride_ * int64_t(sizeof(E)));
-    ahead_ = prefetch ? int(std::clamp<int64_t>(8192 / row_bytes, 4, kAhead)) : 0;
+    ahead_ = int(std::clamp<int64_t>(8192 / row_bytes, 4, kAhead));
   }
 
   // Room for whole vectors, so that partial sums are read without care for the last columns.

@@ -1,7 +1,7 @@
 // Products with an exponent of unbounded range: value = m * 2^e, m in [0.5, 1) or 0, inf, NaN.
 //
-// A product over a block of a recurrence may overflow or vanish although the gradient that it carries
-// is an ordinary number; mantissa and exponent apart, it cannot.
+// A product over a block of a recurrence may overflow or vanish although the gradient that it
+// carries is an ordinary number; mantissa and exponent apart, it cannot.
 #pragma once
 
 #include "lanes.h"

@@ -82,8 +82,8 @@ struct CumprodBackward {
     using V = Lanes<C>;
     const V zero = V(C(0));
     V a = s.memory.x, t = s.t, l = s.l;
-    // The product of the square's factors: mantissas of 16 factors cannot underflow, so it is enough to
-    // renormalise at the end. Zeros are set aside: they win, also over infinities.
+    // The product of the square's factors: mantissas of 16 factors cannot underflow, so it is
+    // enough to renormalise at the end. Zeros are set aside: they win, also over infinities.
     V mantissa = V(C(1));
     auto exponent = s.gain.e;
     auto any_zero = s.gain.m == zero;
@@ -117,28 +117,16 @@ struct CumprodBackward {
 
 // dx = t exp(x - y), t[q] = dy[q] + exp(y[q] - y[q-1]) t[q-1]. Inputs: dy, y, x.
 template <class E>
-struct LogBackward {
+struct LogBackward : LevelGains {
   using Element = E;
   using C = ComputeOf<E>;
   static constexpr int kInputs = 3, kSummaryInputs = 2;
-  static constexpr bool ahead(int) { return false; }
-
-  template <class V>
-  struct Memory {
-    V y;
-  };
-  template <class V>
-  struct Gain {
-    V from, to;  // y before the block, and of its last step
-  };
 
   template <bool Emit>
   void begin(Memory<Lanes<C>>& memory, const LaneView<E>* views, const LaneRange& range,
              int64_t lane, int lanes, int64_t, const C*) const {
-    memory.y = before_lanes(views[1], range, lane, lanes);
+    memory.level = before_lanes(views[1], range, lane, lanes);
   }
-  template <class M>
-  void finish_input(const M&, Square<C>*, int) const {}
 
   // exp(y - before), 0 where y is -inf: everything in front of it is masked.
   template <class V>
@@ -149,39 +137,17 @@ struct LogBackward {
   }
 
   template <class V>
-  static Gain<V> start(const Memory<V>& memory) {
-    return {memory.y, memory.y};
-  }
-  template <class V>
-  static void finish(Gain<V>& gain, const Memory<V>& memory) {
-    gain.to = memory.y;
-  }
-  template <class V>
-  static Gain<V> compose(const Gain<V>& later, const Gain<V>& earlier) {
-    return {earlier.from, later.to};
-  }
-  template <class V>
   static V join(const V& l, const Gain<V>& gain, const V& v) {
     return l + factor(gain.to, gain.from) * v;
   }
-  template <class V>
-  static void pack(const Gain<V>& gain, V* fields) {
-    fields[0] = gain.from;
-    fields[1] = gain.to;
-  }
-  template <class V>
-  static Gain<V> unpack(const V* fields) {
-    return {fields[0], fields[1]};
-  }
-
   template <bool Emit, bool Summary, class State>
   void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
     using V = Lanes<C>;
     V a[kLanes];
 #pragma GCC unroll 1
     for (int i = 0; i < count; ++i)
-      a[i] = factor(squares[1].get(i), i == 0 ? s.memory.y : squares[1].get(i - 1));
-    s.memory.y = squares[1].get(count - 1);
+      a[i] = factor(squares[1].get(i), i == 0 ? s.memory.level : squares[1].get(i - 1));
+    s.memory.level = squares[1].get(count - 1);
     if constexpr (Summary) {
       V l = s.l;
       for (int i = 0; i < count; ++i) {
@@ -202,7 +168,8 @@ struct LogBackward {
 #pragma GCC unroll 1
       for (int i = 0; i < count; ++i) {
         const V x = squares[2].get(i);
-        squares[3].set(i, select(x == lowest, V(C(0)), a[i] * exp_difference(x, squares[1].get(i))));
+        squares[3].set(i,
+                       select(x == lowest, V(C(0)), a[i] * exp_difference(x, squares[1].get(i))));
       }
     }
   }
@@ -236,17 +203,17 @@ BoundKernel bind_scan_backward(const Problem& problem) {
     }
     if (kind == "cumprod") {
       return {[=](const Operand* t, char* workspace) {
-                launch_recurrence(
-                    CumprodBackward<E>{},
-                    Geometry<E, 4>({&t[dy], &t[x], &t[y], &t[dx]}, axis, !reverse), workspace);
+                launch_recurrence(CumprodBackward<E>{},
+                                  Geometry<E, 4>({&t[dy], &t[x], &t[y], &t[dx]}, axis, !reverse),
+                                  workspace);
               },
               recurrence_workspace<C>(Cut::of(rows, n))};
     }
     if (kind == "logcumsumexp") {
       return {[=](const Operand* t, char* workspace) {
-                launch_recurrence(
-                    LogBackward<E>{},
-                    Geometry<E, 4>({&t[dy], &t[y], &t[x], &t[dx]}, axis, !reverse), workspace);
+                launch_recurrence(LogBackward<E>{},
+                                  Geometry<E, 4>({&t[dy], &t[y], &t[x], &t[dx]}, axis, !reverse),
+                                  workspace);
               },
               recurrence_workspace<C>(Cut::of(rows, n))};
     }

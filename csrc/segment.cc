@@ -149,7 +149,7 @@ void sum_sorted(const BoundSum& b, const Source& source, int64_t members, const 
   visit_element(b.element, [&](auto* e) {
     using E = std::remove_pointer_t<decltype(e)>;
     using C = ComputeOf<E>;
-    const RowSumsOf<E> sums(input, b.members, Source::kScattered, output, b.op.accumulate,
+    const RowSumsOf<E> sums(input, b.members, output, b.op.accumulate,
                             reinterpret_cast<C*>(workspace + b.partial_at));
     const RowSums& any = sums;
     LongRuns long_runs{reinterpret_cast<LongRun*>(workspace + b.long_runs_at)};

@@ -9,13 +9,11 @@
 
 namespace gradplan {
 
-// Sources of sorted keys: key(i) never decreases, position(i) is the i-th member's row of the input,
-// kScattered says that neighbours there are not neighbours in memory.
+// Sources of sorted keys: key(i) never decreases, position(i) is the i-th member's row of the input.
 
 // Indices that the caller sorted, without the out-of-range ones at both ends.
 template <class I>
 struct SortedIds {
-  static constexpr bool kScattered = false;
   IndexView<I> ids;
   int64_t first;
   GP_INLINE int64_t key(int64_t i) const { return ids[first + i]; }
@@ -24,7 +22,6 @@ struct SortedIds {
 
 template <class K>
 struct SortedPositions {
-  static constexpr bool kScattered = true;
   const SortEntry<K>* entry;
   GP_INLINE int64_t key(int64_t i) const { return int64_t(entry[i].key); }
   GP_INLINE int64_t position(int64_t i) const { return int64_t(entry[i].payload); }
@@ -33,7 +30,6 @@ struct SortedPositions {
 // Entries that carry the member's value instead of its position: they are the input.
 template <class K>
 struct SortedValues {
-  static constexpr bool kScattered = false;
   const SortEntry<K>* entry;
   GP_INLINE int64_t key(int64_t i) const { return int64_t(entry[i].key); }
   GP_INLINE int64_t position(int64_t i) const { return i; }

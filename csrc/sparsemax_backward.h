@@ -27,7 +27,7 @@ GP_INLINE V gradient(const V& dy, const V& y, const V& mean) {
 }
 
 template <class L>
-__attribute__((noinline)) auto find_mean(const L& dy, const L& y) {
+__attribute__((noinline)) auto find_mean(L dy, L y) {
   using C = ComputeOfLine<L>;
   using V = Lanes<C>;
   V sums(C(-0.0));
@@ -49,9 +49,9 @@ __attribute__((noinline)) auto find_mean(const L& dy, const L& y) {
 }
 
 template <class L, class C = ComputeOfLine<L>>
-__attribute__((noinline)) void write_gradient(const L& dy, const L& y, const L& dx, C mean,
-                                              bool stream) {
-  write_line(dx, stream, [&](int64_t i, int count) GP_INLINE_LAMBDA {
+__attribute__((noinline)) void write_gradient(L dy, L y, L dx, C mean, bool stream) {
+  auto unknown = [](int64_t) GP_INLINE_LAMBDA { return false; };
+  write_line(dx, stream, unknown, [&](int64_t i, int count) GP_INLINE_LAMBDA {
     if (count == kLanes) return gradient(dy.load(i), y.load(i), Lanes<C>(mean));
     return gradient(dy.load(i, count, 0), y.load(i, count, 0), Lanes<C>(mean));
   });
@@ -59,7 +59,7 @@ __attribute__((noinline)) void write_gradient(const L& dy, const L& y, const L& 
 
 // One long line: the order of its sum is fixed and serial, but all threads write.
 template <class L>
-void sparsemax_backward_long_line(const L& dy, const L& y, const L& dx, bool stream) {
+void sparsemax_backward_long_line(L dy, L y, L dx, bool stream) {
   FloatEnvironment environment;
   const auto mean = find_mean(dy, y);
   in_pieces(dx, [&](int64_t, int64_t begin, int64_t end) {

@@ -40,7 +40,7 @@ struct Maxima {
 };
 
 template <class L, class C = ComputeOfLine<L>>
-Maxima<C> find_maxima(const L& x) {
+Maxima<C> find_maxima(L x) {
   constexpr int kGroups = Maxima<C>::kGroups;
   Maxima<C> maxima;
   int64_t i = 0;
@@ -51,13 +51,38 @@ Maxima<C> find_maxima(const L& x) {
   return maxima;
 }
 
+// Which parts of a line may be in the support: all, unless begun with.
+class Touched {
+ public:
+  // Nothing so far.
+  void begin(int64_t n) {
+    shift_ = 6;
+    while (n >> shift_ >= kParts) ++shift_;
+    std::fill_n(bits_, (n >> shift_) / 64 + 1, 0);
+  }
+  void add(int64_t i) { bits_[i >> shift_ >> 6] |= uint64_t{1} << (i >> shift_ & 63); }
+  void add_all() { shift_ = kEverything; }
+  // None of the 64 elements from i is.
+  GP_INLINE bool none(int64_t i) const {
+    return shift_ != kEverything && !has(i >> shift_) && !has((i + 63) >> shift_);
+  }
+
+ private:
+  static constexpr int kParts = 4096, kEverything = 0;
+  GP_INLINE bool has(int64_t part) const { return bits_[part >> 6] >> (part & 63) & 1; }
+  int shift_ = kEverything;
+  uint64_t bits_[kParts / 64];
+};
+
 // Appends to the list everything in x that may be above the threshold, which may rise on the way.
 // False if there is no room: the list is useless then, the threshold still is a lower bound.
+// `touched` gets a superset of where x - top > tau: the bound's slack covers the rounding of tau.
 template <class L, class C = ComputeOfLine<L>>
-bool gather(const L& x, C top, IntOf<C>& threshold, Candidates<C>& list) {
+bool gather(L x, C top, IntOf<C>& threshold, Candidates<C>& list, Touched& touched) {
   using V = Lanes<C>;
   constexpr int kGroups = 4;
   C bound = loose_bound(top, threshold);
+  touched.begin(x.n);
   int64_t i = 0;
   for (; i + kGroups * kLanes <= x.n; i += kGroups * kLanes) {
     Mask<C> near(0);
@@ -65,23 +90,25 @@ bool gather(const L& x, C top, IntOf<C>& threshold, Candidates<C>& list) {
     if (!any(near)) continue;
     if (!list.has_room(kGroups * kLanes)) {
       list.refine(threshold);
-      if (list.size > Candidates<C>::kCapacity / 2) return false;
+      if (list.size > Candidates<C>::kCapacity / 2) break;
       bound = loose_bound(top, threshold);
     }
+    touched.add(i);
     for (int g = 0; g < kGroups; ++g)
       list.append(to_fixed(x.load(i + g * kLanes) - V(top)), threshold);
   }
-  for (; i < x.n; i += kLanes) {
+  for (; i < x.n && list.has_room(kLanes); i += kLanes) {
     const int count = int(std::min<int64_t>(kLanes, x.n - i));
-    if (!list.has_room(kLanes)) return false;
+    touched.add(i);
     list.append(to_fixed(x.load(i, count, -kInfinity<C>) - V(top)), threshold);
   }
-  return true;
+  if (i < x.n) touched.add_all();
+  return i >= x.n;
 }
 
 // One Newton step over the line itself, for supports that fit no list.
 template <class L, class C = ComputeOfLine<L>>
-Above<C> sum_above(const L& x, C top, IntOf<C> threshold) {
+Above<C> sum_above(L x, C top, IntOf<C> threshold) {
   using I = IntOf<C>;
   Above<C> all;
   constexpr int64_t kPiece = AboveLanes<C>::kMost * kLanes;
@@ -117,13 +144,13 @@ Above<C> start(const Maxima<C>& maxima, C top, IntOf<C>& threshold) {
 }
 
 template <class L, class C = ComputeOfLine<L>>
-C find_tau(const L& x, const Maxima<C>& maxima, C top) {
+C find_tau(L x, const Maxima<C>& maxima, C top, Touched& touched) {
   using I = IntOf<C>;
   I threshold;
   const Above<C> above = start(maxima, top, threshold);
   if (x.n <= Maxima<C>::kGroups * kLanes) return above.tau(threshold);  // they are the whole line
   Candidates<C> list;
-  if (gather(x, top, threshold, list)) return list.refine(threshold).tau(threshold);
+  if (gather(x, top, threshold, list, touched)) return list.refine(threshold).tau(threshold);
   return raise<C>(threshold, [&](I t) { return sum_above(x, top, t); }).tau(threshold);
 }
 
@@ -134,26 +161,28 @@ GP_INLINE V project(const V& x, const V& top, const V& tau) {
   return select(v <= tau, V(0), v - tau);
 }
 
-template <class X, class Y, class C = ComputeOfLine<X>>
-void write_projection(const X& x, const Y& y, C top, C tau, bool stream) {
-  write_line(y, stream, [&](int64_t i, int count) GP_INLINE_LAMBDA {
+template <class L, class C = ComputeOfLine<L>>
+void write_projection(L x, L y, C top, C tau, const Touched& touched, bool stream) {
+  auto is_zero = [&](int64_t i) GP_INLINE_LAMBDA { return touched.none(i); };
+  write_line(y, stream, is_zero, [&](int64_t i, int count) GP_INLINE_LAMBDA {
     const auto v = count == kLanes ? x.load(i) : x.load(i, count, top);
     return project(v, Lanes<C>(top), Lanes<C>(tau));
   });
 }
 
 template <class L, class C = ComputeOfLine<L>>
-__attribute__((noinline)) void sparsemax_line(const L& x, const L& y, bool stream) {
+__attribute__((noinline)) void sparsemax_line(L x, L y, bool stream) {
   const Maxima<C> maxima = find_maxima(x);
   const C top = maxima.top();
-  const C tau = top == top ? find_tau(x, maxima, top) : top;
-  write_projection(x, y, top, tau, stream);
+  Touched touched;
+  const C tau = top == top ? find_tau(x, maxima, top, touched) : top;
+  write_projection(x, y, top, tau, touched, stream);
 }
 
 // One long line on all threads: the same steps, in pieces. Every piece raises the threshold as far
 // as it can on its own; what is left of its list joins the others'.
 template <class L, class C = ComputeOfLine<L>>
-C find_long_tau(const L& x, const Maxima<C>& maxima, C top) {
+C find_long_tau(L x, const Maxima<C>& maxima, C top) {
   using I = IntOf<C>;
   I bound;
   start(maxima, top, bound);
@@ -164,7 +193,8 @@ C find_long_tau(const L& x, const Maxima<C>& maxima, C top) {
   in_pieces(x, [&](int64_t, int64_t begin, int64_t end) {
     Candidates<C> list;
     I own = threshold.load(std::memory_order_relaxed);
-    const bool gathered = gather(x.part(begin, end), top, own, list);
+    Touched unused;
+    const bool gathered = gather(x.part(begin, end), top, own, list, unused);
     if (gathered) list.refine(own);
     for (I old = threshold; old < own && !threshold.compare_exchange_weak(old, own);) continue;
     const int64_t at = gathered ? size.fetch_add(list.size) : 0;
@@ -189,7 +219,7 @@ C find_long_tau(const L& x, const Maxima<C>& maxima, C top) {
 }
 
 template <class L, class C = ComputeOfLine<L>>
-void sparsemax_long_line(const L& x, const L& y, bool stream) {
+void sparsemax_long_line(L x, L y, bool stream) {
   static_assert(kLinePieces == Maxima<C>::kGroups * kLanes);
   FloatEnvironment environment;
 
@@ -207,7 +237,7 @@ void sparsemax_long_line(const L& x, const L& y, bool stream) {
 
   const C tau = top == top ? find_long_tau(x, maxima, top) : top;
   in_pieces(x, [&](int64_t, int64_t begin, int64_t end) {
-    write_projection(x.part(begin, end), y.part(begin, end), top, tau, stream);
+    write_projection(x.part(begin, end), y.part(begin, end), top, tau, Touched(), stream);
   });
 }
 

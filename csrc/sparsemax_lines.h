@@ -7,7 +7,8 @@
 
 namespace gradplan {
 
-// One line of one operand. Contiguous: `step` is 1 and known when compiling.
+// One line of one operand. Contiguous: `step` is 1 and known when compiling. Passed by value, so
+// that stores through one cannot seem to change another.
 template <class E, bool Contiguous>
 struct Line {
   E* data;
@@ -31,17 +32,32 @@ template <class L>
 using ComputeOfLine = ComputeOf<std::remove_pointer_t<decltype(L::data)>>;
 
 // Writes f(i, count) for every i of the output line in steps of 16, past the caches if `stream`
-// (the fence is the caller's).
-template <class E, bool Contiguous, class F>
-GP_INLINE void write_line(const Line<E, Contiguous>& out, bool stream, F&& f) {
+// (the fence is the caller's), but zeros where is_zero(i) says so of all 64 elements from i.
+template <class E, bool Contiguous, class IsZero, class F>
+GP_INLINE void write_line(Line<E, Contiguous> out, bool stream, IsZero&& is_zero, F&& f) {
   auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA { out.store(i, count, f(i, count)); };
-  if (Contiguous && stream) {
-    in_lanes(out.n, elements_to_line(out.data), some,
-             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(out.data + i, f(i, kLanes)); });
-  } else {
-    in_lanes(out.n, 0, some,
-             [&](int64_t i) GP_INLINE_LAMBDA { out.store(i, kLanes, f(i, kLanes)); });
-  }
+  auto write = [&](int64_t head, auto streaming) GP_INLINE_LAMBDA {
+    auto put = [&](int64_t i, const Lanes<ComputeOf<E>>& v) GP_INLINE_LAMBDA {
+      if constexpr (streaming)
+        stream_lanes(out.at(i), v);
+      else
+        out.store(i, kLanes, v);
+    };
+    constexpr int kSpan = 4 * kLanes;
+    int64_t i = 0;
+    for (; i < head; i += kLanes) some(i, int(std::min<int64_t>(kLanes, head - i)));
+    for (i = head; i + kSpan <= out.n; i += kSpan) {
+      if (is_zero(i))
+        for (int j = 0; j < kSpan; j += kLanes) put(i + j, Lanes<ComputeOf<E>>(0));
+      else
+        for (int j = 0; j < kSpan; j += kLanes) put(i + j, f(i + j, kLanes));
+    }
+    for (; i < out.n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, out.n - i)));
+  };
+  if (Contiguous && stream)
+    write(std::min(out.n, elements_to_line(out.data)), std::true_type{});
+  else
+    write(0, std::false_type{});
 }
 
 // Neighbouring lines of one operand: lane l of group g is column 16 g + l.
@@ -96,7 +112,7 @@ Line<E, true> line_of(const Geometry<E, K>& geometry, int64_t row, int operand) 
 constexpr int kLinePieces = 64;
 
 template <class L, class F>
-void in_pieces(const L& line, F&& f) {
+void in_pieces(L line, F&& f) {
   const int64_t length = (line.n / kLinePieces / kLanes + 1) * kLanes;
   const int64_t bytes = line.n * int64_t(sizeof(*line.data));
   parallel_for((line.n + length - 1) / length, 1, bytes, [&](int64_t first, int64_t last) {

@@ -35,7 +35,8 @@ constexpr auto pattern(std::integer_sequence<int, I...>) {
   return std::integer_sequence<int, F::at(I)...>{};
 }
 
-// Inside each 128-bit unit of U elements: interleave the low (or high) halves of a and b, in runs of R.
+// Inside each 128-bit unit of U elements: interleave the low (or high) halves of a and b, in runs
+// of R.
 template <int W, int U, int R, bool High>
 struct Interleave {
   static constexpr int at(int i) {
@@ -143,7 +144,7 @@ struct LaneView {
     for (int l = lanes; l < kLanes; ++l) lane[l] = lane[0];
     bool neighbours = lanes == kLanes;
     for (int l = 1; neighbours && l < kLanes; ++l) neighbours = lane[l] == lane[0] + l;
-    access = neighbours                   ? Access::kColumns
+    access = neighbours                  ? Access::kColumns
              : (step == 1 || step == -1) ? Access::kRows
                                          : Access::kAny;
     // Columns are streamed where every step starts a line; rows through a LineWriter.
@@ -234,8 +235,7 @@ __attribute__((noinline)) void store_square(const LaneView<E>& view, int64_t fir
         store_lanes(to, square.get(s));
     }
   } else if (view.access == Access::kRows && count == kLanes && view.stream) {
-    for_each_row(view, square,
-                 [&](int lane, const Native<C>* parts) { writer.put(lane, parts); });
+    for_each_row(view, square, [&](int lane, const Native<C>* parts) { writer.put(lane, parts); });
     writer.end_square();
   } else if (view.access == Access::kRows && count == kLanes) {
     const int64_t offset = view.step < 0 ? -first - (kLanes - 1) : first;

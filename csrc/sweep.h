@@ -1,7 +1,7 @@
 // Sweeps: how every scan visits its tensors.
 //
-// Sixteen lanes advance together along the scan axis, a square at a time. A lane is a whole row, or,
-// where rows are few and long, a piece of one: then a first sweep summarises every piece, the
+// Sixteen lanes advance together along the scan axis, a square at a time. A lane is a whole row,
+// or, where rows are few and long, a piece of one: then a first sweep summarises every piece, the
 // summaries are chained along each row, and a second sweep writes. Which of the two is a matter of
 // shape and speed only: both evaluate the expression of the contract.
 #pragma once
@@ -20,8 +20,8 @@ constexpr int64_t kGroup = 16, kBlock = 256, kChunk = 4096;
 template <class E, int K>
 struct Geometry {
   int64_t rows = 1, n = 1;
-  E* base[K];         // position 0 of the scan in row 0
-  int64_t step[K];    // elements from one position to the next
+  E* base[K];       // position 0 of the scan in row 0
+  int64_t step[K];  // elements from one position to the next
   Dimensions<K> outer;
 
   Geometry() = default;
@@ -78,8 +78,8 @@ struct Geometry {
   int64_t bytes() const { return rows * n * int64_t(sizeof(E)); }
 };
 
-// Lanes of one length. Lane i is piece first_piece + i / rows of row i % rows, so that lanes which are
-// neighbours in memory stay neighbours.
+// Lanes of one length. Lane i is piece first_piece + i / rows of row i % rows, so that lanes which
+// are neighbours in memory stay neighbours.
 struct LaneRange {
   int64_t rows;
   int64_t first_piece, pieces;
@@ -93,8 +93,8 @@ struct LaneRange {
 struct Cut {
   int64_t rows, n, piece;
 
-  // Rows enough for every core's lanes are not cut. The shape alone decides, so the workspace does not
-  // depend on the number of threads.
+  // Rows enough for every core's lanes are not cut. The shape alone decides, so the workspace does
+  // not depend on the number of threads.
   static Cut of(int64_t rows, int64_t n) {
     if (n <= 2 * kBlock || rows >= 512) return {rows, n, std::max<int64_t>(n, 1)};
     return {rows, n, rows * n >= 32 * kGroup * kChunk ? kChunk : kBlock};
@@ -115,8 +115,8 @@ struct Cut {
 };
 
 // Lane groups that walk side by side where lanes are neighbours in memory: each step then reads and
-// writes up to a page in a row (4 KiB of f32), which the prefetchers and the TLB like: 64 groups are
-// nearly twice as fast as 16 on 4096 x 4096 along axis 0.
+// writes up to a page in a row (4 KiB of f32), which the prefetchers and the TLB like: 64 groups
+// are nearly twice as fast as 16 on 4096 x 4096 along axis 0.
 constexpr int kStrip = 64;
 
 // Runs `kernel` over the lanes of a range. A kernel has
@@ -125,7 +125,8 @@ constexpr int kStrip = 64;
 //   square(State&, squares, step, count, length)  `count` steps; squares: inputs, then the output
 //   next_block(State&, chunk_ended)             between blocks
 //   end(State&, range, lane, lanes)             after the last step
-//   ahead(k)  is input k read one position ahead? Its last position is then the kernel's to fill in.
+//   ahead(k)  is input k read one position ahead? Its last position is then the kernel's to fill
+//   in.
 //
 // kBackwards walks every lane from its last position to its first.
 enum class Walk { kForwards, kBackwards };
@@ -141,8 +142,8 @@ void sweep(const Kernel& kernel, const Geometry<typename Kernel::Element, K>& ge
   const int64_t groups = (lanes + kLanes - 1) / kLanes;
   if (groups == 0 || range.length == 0) return;
   const bool large = kOut > 0 && geometry.bytes() >= kStreamBytes;
-  const bool columns = geometry.outer.extent.empty() ? false
-                                                     : geometry.outer.stride.back()[K - 1] == 1;
+  const bool columns =
+      geometry.outer.extent.empty() ? false : geometry.outer.stride.back()[K - 1] == 1;
   const int64_t share = (groups + 2 * num_threads() - 1) / (2 * num_threads());
   const int strip = columns ? int(std::min<int64_t>(kStrip, share)) : 1;
   const int64_t strips = (groups + strip - 1) / strip;
@@ -188,8 +189,7 @@ void sweep(const Kernel& kernel, const Geometry<typename Kernel::Element, K>& ge
       for (int64_t step = 0; step < range.length; step += kGroup) {
         const int steps = int(std::min<int64_t>(kGroup, range.length - step));
         for (int g = 0; g < count; ++g) {
-          if (step % kBlock == 0 && step > 0)
-            kernel.next_block(states[g], step % kChunk == 0);
+          if (step % kBlock == 0 && step > 0) kernel.next_block(states[g], step % kChunk == 0);
           const bool last = step + steps == range.length;
           for (int k = 0; k < kIn; ++k) {
             const bool ahead = Kernel::ahead(k);

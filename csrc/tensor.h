@@ -1,5 +1,5 @@
-// What a kernel sees: operands (already checked against the plan's contract), attributes, workspace,
-// and the helpers that turn an n-dimensional problem into rows.
+// What a kernel sees: operands (already checked against the plan's contract), attributes,
+// workspace, and the helpers that turn an n-dimensional problem into rows.
 #pragma once
 
 #include <algorithm>
@@ -118,13 +118,13 @@ inline int64_t count_elements(const Shape& shape) {
   return n;
 }
 
-// Outputs larger than this are written with streaming stores: they would not stay in the cache anyway,
-// and a normal store reads every line first.
+// Outputs larger than this are written with streaming stores: they would not stay in the cache
+// anyway, and a normal store reads every line first.
 constexpr int64_t kStreamBytes = 8 << 20;
 
-// Dimensions shared by K operands, without those of extent 1, ordered from the largest stride of the
-// last operand (the output) to the smallest, neighbours merged where memory allows. The order in which
-// a kernel visits them is free, so this is the order that suits the memory.
+// Dimensions shared by K operands, without those of extent 1, ordered from the largest stride of
+// the last operand (the output) to the smallest, neighbours merged where memory allows. The order
+// in which a kernel visits them is free, so this is the order that suits the memory.
 template <int K>
 struct Dimensions {
   std::vector<int64_t> extent;

@@ -62,7 +62,7 @@ def _placed(
     start = -memory.ctypes.data % LINE + LINE + offset * dtype.itemsize
     block = memory[start : start + size].view(dtype).reshape(block_shape)
     stride = -step if backwards else step
-    view = block[tuple(slice(None, None, stride) for _ in shape)]
+    view = block[(*(slice(None, None, stride) for _ in shape), ...)]
     return Placed(view.transpose(np.argsort(axes)) if axes else view, memory)
 
 
@@ -98,14 +98,19 @@ def _fill_broadcast(axis: int, values: Array) -> Array:
     if placed.array.flags.writeable:
         return placed.put(values).array
     axis %= values.ndim
-    base = placed.array[tuple(slice(0, 1) if a == axis else slice(None) for a in range(values.ndim))]
+    base = placed.array[
+        tuple(slice(0, 1) if a == axis else slice(None) for a in range(values.ndim))
+    ]
     base.flags.writeable = True
     words(base)[...] = words(values.take([0], axis))
     return placed.array
 
 
 INPUT_LAYOUTS: dict[str, Callable[[Array], Array]] = {
-    **{name: lambda x, make=make: make(x.shape, x.dtype).put(x).array for name, make in LAYOUTS.items()},
+    **{
+        name: lambda x, make=make: make(x.shape, x.dtype).put(x).array
+        for name, make in LAYOUTS.items()
+    },
     "stride 0 first": functools.partial(_fill_broadcast, 0),
     "stride 0 last": functools.partial(_fill_broadcast, -1),
 }

@@ -51,6 +51,8 @@ FRAMES: tuple[tuple[int | None, ...], ...] = (
     (3, 2, None),
     (None, 2, 2),
     (1, 2, None, 1, 2),
+    (None, 0),
+    (0, None),
 )
 WEIGHTS = (0.25, 0.5, 0.75, -0.0, 1.0, -3.5, 1e-40, 0.1, 1e300)
 STYLES = ("plain", "special", "ties", "any bits")
@@ -178,7 +180,9 @@ def describe(op: Op, choice: Mapping[str, Any], **fixed: Any) -> Descriptor:
         elif isinstance(field, ShapeField):
             n = choice["length"]
             frame = choice["frame"]
-            values[info.name] = tuple(n if d is None else d if n < 5000 else min(d, 2) for d in frame)
+            values[info.name] = tuple(
+                n if d is None else d if n < 5000 else min(d, 2) for d in frame
+            )
         elif isinstance(field, AxisOf):
             values[info.name] = choice["frame"].index(None)
         elif isinstance(field, IndexInto):
@@ -283,9 +287,7 @@ def values_for(case: Case) -> dict[str, Array]:
                 case.index, operand.shape[0], rows, case.order, seed
             )
         else:
-            values[operand.name] = float_values(
-                operand.kinds[0], operand.shape, case.style, seed
-            )
+            values[operand.name] = float_values(operand.kinds[0], operand.shape, case.style, seed)
     return values
 
 
@@ -335,11 +337,13 @@ class Prepared:
             for name, x in saved_from_forward(case, inputs).items():
                 if x is not inputs[name]:
                     # Repeating elements of it would make it another tensor.
-                    inputs[name] = LAYOUTS.get(case.inputs, LAYOUTS["offset"])(
-                        x.shape, x.dtype
-                    ).put(x).array
+                    inputs[name] = (
+                        LAYOUTS.get(case.inputs, LAYOUTS["offset"])(x.shape, x.dtype).put(x).array
+                    )
         before = {
-            o.name: values[o.name] if _is_read(o) else _poison(o) for o in operands if not o.is_input
+            o.name: values[o.name] if _is_read(o) else _poison(o)
+            for o in operands
+            if not o.is_input
         }
         plan = plan_class(case.op).select(case.desc, REFERENCE)
         outputs = {name: x.copy() for name, x in before.items()}
@@ -378,7 +382,9 @@ class Prepared:
         want = self.expected
         if isinstance(want, type) or raised is not None:
             if raised is not want:
-                wrong.append(f"raised {raised}, expected {want if isinstance(want, type) else None}")
+                wrong.append(
+                    f"raised {raised}, expected {want if isinstance(want, type) else None}"
+                )
             want = {name: x.tobytes() for name, x in self.before.items()}
         for name, placed in outputs.items():
             difference = first_difference(placed.array, want[name])
@@ -417,7 +423,7 @@ def first_difference(got: Array, want: bytes) -> str:
     )
 
 
-class num_threads:  # noqa: N801 - reads like the function that it wraps
+class num_threads:
     """Sets the number of threads for a while."""
 
     def __init__(self, n: int) -> None:

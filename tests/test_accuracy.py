@@ -252,7 +252,10 @@ def test_gradients_equal_slopes(op: Op, function: Function, reverse: bool) -> No
         direction = {name: rng.standard_normal(g.shape) for name, g in grads.items()}
         ends = [
             problem.forward(
-                {**problem.inputs, **{n: problem.inputs[n] + s * h * v for n, v in direction.items()}}
+                {
+                    **problem.inputs,
+                    **{n: problem.inputs[n] + s * h * v for n, v in direction.items()},
+                }
             )
             for s in (1, -1)
         ]

@@ -117,7 +117,7 @@ class Wrong(CpuEngine):
             right.run(*args)
             self.spoil(args[-2])  # the last output; behind it comes the workspace
 
-        return BoundKernel(run, right.workspace_size, right.recover)
+        return BoundKernel(run, right.workspace_size)
 
 
 def _one_ulp(y: Any) -> None:

@@ -1,8 +1,9 @@
-"""Whatever the process is like: rounding modes, flush to zero, traps, threads, forks, ISA builds."""
+"""Whatever the process is like: rounding modes, flush to zero, traps, threads, forks, builds."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import multiprocessing
 import os
 import platform
@@ -105,7 +106,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Control:
 def sensitive_cases(op: Op, function: Function) -> list[Case]:
     """Cases with subnormals and many roundings, small and large enough for several threads."""
     chosen = [c for c in cases(op, function) if c.style in ("plain", "any bits")]
-    by_size = sorted(chosen, key=lambda c: sum(np.prod(o.shape) for o in op.operands(c.desc)))
+    by_size = sorted(chosen, key=lambda c: sum(math.prod(o.shape) for o in op.operands(c.desc)))
     return [by_size[len(by_size) * k // 8] for k in (2, 4, 5, 6, 7)]
 
 
@@ -168,10 +169,8 @@ import ctypes, numpy as np, gradplan as gp
 control = ctypes.CDLL({str(control.path)!r})
 x = np.float32([3e38] * 40 + [np.inf, -np.inf, 0, np.nan, 1e-45, -1])
 x = np.tile(x, (700, 20))
-plans = [
-    gp.ScanPlan.select(gp.ScanDescriptor(kind=kind, input_shape=x.shape, scan_axis=1, element="f32"))
-    for kind in gp.ScanKind
-]
+fields = dict(input_shape=x.shape, scan_axis=1, element="f32")
+plans = [gp.ScanPlan.select(gp.ScanDescriptor(kind=kind, **fields)) for kind in gp.ScanKind]
 y = np.empty_like(x)
 for plan in plans:
     plan.run(x=x, y=y)

@@ -248,7 +248,9 @@ def test_a_kernel_that_writes_beside_its_output_is_noticed(op: Op, function: Fun
 def test_a_difference_names_the_first_element() -> None:
     op, function = BY_NAME["cumsum"]
     (found,) = mismatches([OneBit()], [simple_case(op, function)])
-    assert re.search(r"ScanDescriptor\(.*y\[1, 4\] is [0-9a-f]{8}, expected [0-9a-f]{8}; 1 of", found)
+    assert re.search(
+        r"ScanDescriptor\(.*y\[1, 4\] is [0-9a-f]{8}, expected [0-9a-f]{8}; 1 of", found
+    )
 
 
 def test_every_element_type_is_compared() -> None:

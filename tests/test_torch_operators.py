@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,11 @@ from torch_cases import CASES, Case  # noqa: E402
 
 import gradplan as gp  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
+from gradplan.functional import SIGNATURES  # noqa: E402
+from gradplan.torch import autograd, batching, operators  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
+
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
 def arguments_of(operator: Any, grad: bool) -> list[Any]:
@@ -38,6 +44,12 @@ def bits(x: Any) -> Any:
     return x.detach().contiguous().view(words[x.element_size()])
 
 
+def test_registration_knows_no_function_by_name() -> None:
+    for module in (operators, autograd, batching):
+        source = Path(module.__file__).read_text()
+        assert not [name for name in SIGNATURES if re.search(rf"\b{name}\b", source)]
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("grad", [False, True])
 def test_opcheck(name: str, grad: bool) -> None:
@@ -45,7 +57,7 @@ def test_opcheck(name: str, grad: bool) -> None:
     torch.library.opcheck(operator.overload, arguments_of(operator, grad))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_eager_dispatched_and_plain_functions_agree(case: Case, dtype: Any) -> None:
     inputs = case.inputs(dtype, grad=True)
@@ -167,7 +179,8 @@ def test_vmap(case: Case) -> None:
         assert same_bits(single(first, other), torch.stack([case.ours(a, other) for a in first]))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+# PyTorch's own logcumsumexp has no tangents for empty tensors.
+@pytest.mark.parametrize("case", [case for case in CASES if 0 not in case.shapes[0]], ids=str)
 def test_transforms(case: Case) -> None:
     inputs = tuple(case.inputs())
     positions = tuple(range(len(inputs)))
@@ -186,9 +199,8 @@ def test_transforms(case: Case) -> None:
     close([g[0] for g in per_sample], list(ours))
     total = torch.func.grad(lambda *t: torch.func.vmap(loss(case.ours))(*t).sum(), positions)
     close(total(*stacked), tuple(per_sample))
-    if inputs[0].numel():
-        hessian = torch.func.hessian(loss(case.ours), positions)(*inputs)
-        close(hessian, torch.func.hessian(loss(case.theirs), positions)(*inputs))
+    hessian = torch.func.hessian(loss(case.ours), positions)(*inputs)
+    close(hessian, torch.func.hessian(loss(case.theirs), positions)(*inputs))
 
 
 @pytest.mark.parametrize("padding", [None, 1])

@@ -118,7 +118,11 @@ def _sparsemax(shape: tuple[int, ...], dim: int) -> Case:
 
 
 CASES = [
-    *(_scan(name, (3, 5), dim, reverse) for name in SCANS for dim, reverse in ((1, False), (0, True))),
+    *(
+        _scan(name, (3, 5), dim, reverse)
+        for name in SCANS
+        for dim, reverse in ((1, False), (0, True))
+    ),
     *(_scan(name, (), -1, False) for name in SCANS),
     *(_scan(name, (2, 0, 3), 1, True) for name in SCANS),
     _segment((5, 3), in_order=False),

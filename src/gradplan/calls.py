@@ -25,7 +25,7 @@ def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tupl
     """`call`, which takes tensors by position (None for a new output), and `run`, by name."""
     names = tuple(t.name for t in op.tensors)
     bind = _compiled(op.plan_name, names, tuple((o.name, o.role) for o in operands))
-    return bind(
+    call, run = bind(
         kernel.run,
         kernel.recover,
         _Allocator(operands),
@@ -33,6 +33,9 @@ def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tupl
         [o.shape for o in operands],
         [o.kinds[0].dtype for o in operands],
     )
+    # For a caller that knows its tensors to be exportable; `call` says what is wrong if they fail.
+    cast(Any, call).kernel = kernel.run
+    return call, run
 
 
 class _Allocator:

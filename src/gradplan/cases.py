@@ -204,7 +204,7 @@ _SHAPES: tuple[tuple[tuple[int, ...], int, str], ...] = (
     ((3, 257, 2), 1, "special"),
     ((33, 17), 1, "ties"),
     ((2, 70001), 1, "near_one"),
-    ((9, 272), 1, "wide"),
+    ((6, 4095), 1, "wide"),
     ((300, 300), 0, "plain"),
     ((64, 31), 0, "special"),
     ((40, 16), 1, "near_one"),

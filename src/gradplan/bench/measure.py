@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ class Effort:
     """At least so many turns; but one is enough of a contender that takes seconds."""
 
 
-FULL = Effort(seconds=0.5, rounds=40)
+FULL = Effort(seconds=0.4, rounds=40)
 QUICK = Effort(seconds=0.12, rounds=12, least=2)
 
 
@@ -136,8 +137,8 @@ def _ours(cell: Cell, tensors: Mapping[str, Any]) -> Call:
     workspace = np.zeros(plan.workspace_size, np.uint8) if plan.workspace_size else None
     run(**tensors, workspace=workspace)
     if workspace is None:
-        return lambda: run(**tensors)
-    return lambda: run(**tensors, workspace=workspace)
+        return functools.partial(run, **tensors)
+    return functools.partial(run, **tensors, workspace=workspace)
 
 
 def _copy(total: int) -> Call:

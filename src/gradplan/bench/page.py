@@ -15,10 +15,9 @@ Cell = dict[str, Any]
 
 def page(results: dict[str, Any]) -> str:
     """The page for the contents of a `--json` file."""
-    style = (resources.files("gradplan.bench") / "page.css").read_text(encoding="utf-8")
     cells: list[Cell] = results["cells"]
     calls: list[Cell] = results["calls"]
-    peers = [p for p in results["peers"] if any(p in cell["ratios"] for cell in cells)]
+    peers = _peers(results)
     short = [cell for cell in (*cells, *calls) if cell["short"]]
     total = len(cells) + len(calls)
     parts = [
@@ -41,13 +40,33 @@ def page(results: dict[str, Any]) -> str:
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>gradplan: the speed board</title>
 <style>
-{style}</style>
+{_style()}</style>
 </head>
 <body>
 {chr(10).join(parts)}
 </body>
 </html>
 """
+
+
+def picture(results: dict[str, Any]) -> str:
+    """Scores and ratios of the first element type as one SVG."""
+    element, cells = next(iter(_by_element(results["cells"]).items()), ("", []))
+    peers = _peers(results)
+    panels = {f"Score against a copy, {element}": _score_plot(element, cells)}
+    if peers:
+        names = ", ".join(f"{mark} {peer}" for mark, peer in zip(svg.SYMBOLS, peers, strict=False))
+        panels[f"Times faster than {names}"] = _ratio_plot(element, cells, peers)
+    return svg.side_by_side("gradplan: the speed board", panels, _style())
+
+
+def _style() -> str:
+    return (resources.files("gradplan.bench") / "page.css").read_text(encoding="utf-8")
+
+
+def _peers(results: dict[str, Any]) -> list[str]:
+    """The peers that were measured."""
+    return [p for p in results["peers"] if any(p in cell["ratios"] for cell in results["cells"])]
 
 
 def _where(results: dict[str, Any]) -> str:
@@ -89,23 +108,30 @@ def _scores(cells: Sequence[Cell]) -> Iterable[str]:
         "dashed line is that copy; the upright mark is the figure to reach.</p>"
     )
     yield _panels(
-        _panel(
-            svg.bars(
-                f"Score, {element}",
-                [
-                    svg.Mark(
-                        _label(cell),
-                        {"score": cell["score"]},
-                        {"score": cell["score_wanted"]} if cell["score_wanted"] else {},
-                    )
-                    for cell in group
-                ],
-                limit="copy",
-            ),
-            element,
-        )
+        _panel(_score_plot(element, group), element)
         for element, group in _by_element(cells).items()
     )
+
+
+def _score_plot(element: str, cells: Sequence[Cell]) -> str:
+    rows = [
+        svg.Mark(
+            _label(cell),
+            {"score": cell["score"]},
+            {"score": cell["score_wanted"]} if cell["score_wanted"] else {},
+        )
+        for cell in cells
+    ]
+    return svg.bars(f"Score, {element}", rows, limit="copy")
+
+
+def _ratio_plot(element: str, cells: Sequence[Cell], peers: Sequence[str]) -> str:
+    rows = [
+        svg.Mark(_label(cell), cell["ratios"], cell["ratios_wanted"])
+        for cell in cells
+        if cell["ratios"]
+    ]
+    return svg.dots(f"Ratio to peers, {element}", rows, peers, par="at par")
 
 
 def _ratios(cells: Sequence[Cell], peers: Sequence[str]) -> Iterable[str]:
@@ -117,18 +143,11 @@ def _ratios(cells: Sequence[Cell], peers: Sequence[str]) -> Iterable[str]:
         "<p>The peer's time divided by ours, logarithmic; left of the dashed line the peer is "
         f"faster. Peers:{legend}</p>"
     )
-    figures = []
-    for element, group in _by_element(cells).items():
-        rows = [
-            svg.Mark(_label(cell), cell["ratios"], cell["ratios_wanted"])
-            for cell in group
-            if cell["ratios"]
-        ]
-        if rows:
-            figures.append(
-                _panel(svg.dots(f"Ratio to peers, {element}", rows, peers, par="at par"), element)
-            )
-    yield _panels(figures)
+    yield _panels(
+        _panel(_ratio_plot(element, group, peers), element)
+        for element, group in _by_element(cells).items()
+        if any(cell["ratios"] for cell in group)
+    )
 
 
 def _calls(calls: Sequence[Cell]) -> Iterable[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -31,6 +32,25 @@ def _svg(width: int, height: float, title: str, body: Sequence[str]) -> str:
     return (
         f'<svg class="plot" viewBox="0 0 {width} {height:.0f}" role="img">'
         f"<title>{escape(title)}</title>{''.join(body)}</svg>"
+    )
+
+
+def side_by_side(title: str, panels: Mapping[str, str], style: str) -> str:
+    """Panels with headings as one picture that stands alone, for a README."""
+    head, gap = 34, 24
+    heights = [int(re.findall(r'viewBox="0 0 \d+ (\d+)"', panel)[0]) for panel in panels.values()]
+    width = WIDTH * len(panels) + gap * (len(panels) + 1)
+    height = head + max(heights) + gap
+    body = [f"<style>{style}</style>", '<rect class="paper" width="100%" height="100%"/>']
+    for number, ((name, panel), tall) in enumerate(zip(panels.items(), heights, strict=True)):
+        x = gap + number * (WIDTH + gap)
+        body.append(_text(x + _LEFT, 24, name, "head"))
+        body.append(
+            panel.replace("<svg ", f'<svg x="{x}" y="{head}" width="{WIDTH}" height="{tall}" ', 1)
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+        f"<title>{escape(title)}</title>{''.join(body)}</svg>\n"
     )
 
 
@@ -84,6 +104,10 @@ _SHAPES = {
 }
 
 
+SYMBOLS = "\N{BLACK CIRCLE}\N{BLACK SQUARE}\N{BLACK UP-POINTING TRIANGLE}"
+"""The marks of the series as characters, for headings."""
+
+
 def symbol(number: int) -> str:
     """The mark of a series, for legends."""
     return f'<svg class="symbol" viewBox="0 0 12 12">{_SHAPES[number % len(_SHAPES)](6, 6)}</svg>'
@@ -112,7 +136,7 @@ def dots(title: str, rows: Sequence[Mark], series: Sequence[str], *, par: str) -
         body.append(_line(_LEFT, y + 21, WIDTH - _RIGHT, y + 21, "rail"))
         for name, value in row.values.items():
             wanted = row.wanted.get(name)
-            if wanted is not None:
+            if wanted is not None and wanted != 1:  # which the dashed line shows
                 body.append(_line(x(wanted), y + 15, x(wanted), y + 27, "wanted"))
             body.append(_SHAPES[series.index(name) % len(_SHAPES)](x(value), y + 21))
         ratios = ", ".join(f"{row.values[name]:.1f}" for name in series if name in row.values)

@@ -35,7 +35,7 @@ examples:
   gradplan bench --quick                      f32 only, fewer rounds: a minute or two
   gradplan bench --op cumsum,scan_backward    some functions or ops
   gradplan bench --dtype bf16                 one element type
-  gradplan bench --json b.json --html b.html  everything, with a page of plots to show
+  gradplan bench --json b.json --html b.html  everything in about ten minutes, and a page
 
 exit status: 0 measured (also where cells fall short), 2 misuse
 """
@@ -51,13 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="f32 unless --dtype, fewer rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the f32 cells")
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="renew the board between its marks in a file"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    for path in (options.json, options.html):
+    for path in (options.json, options.html, options.svg):
         if path is not None:
             check_writable(path)
     if options.markdown is not None:
@@ -74,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
         _write(out, options.json, json.dumps(results.as_json(), indent=1) + "\n")
     if options.html is not None:
         _write(out, options.html, page.page(results.as_json()))
+    if options.svg is not None:
+        _write(out, options.svg, page.picture(results.as_json()))
     if options.markdown is not None:
         text = markdown.replaced(options.markdown.read_text(encoding="utf-8"), results)
         assert text is not None  # checked before

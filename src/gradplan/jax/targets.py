@@ -14,22 +14,27 @@ import numpy as np
 from gradplan.descriptor import Descriptor
 from gradplan.engines.cpu import CpuEngine, load
 from gradplan.spec import Op
-from gradplan.vocabulary import NUMERICS_VERSION, KernelError
+from gradplan.vocabulary import NUMERICS_VERSION, KernelError, Unsupported
 
 _published: dict[int, tuple[Op, Descriptor]] = {}
 _lock = threading.Lock()
-
-
-def _library() -> Any:
-    return load()
 
 
 @functools.cache
 def _target(op: Op) -> str:
     """The name under which XLA finds the kernels of an op."""
     name = f"gradplan.{op.name}"
-    run = _library().gradplan_published_runner()
-    jax_tvm_ffi.register_ffi_target(name, run, ["attrs.problem", "args", "rets"], platform="cpu")
+    run = load().gradplan_published_runner()
+    try:
+        jax_tvm_ffi.register_ffi_target(
+            name, run, ["attrs.problem", "args", "rets"], platform="cpu"
+        )
+    except jax.errors.JaxRuntimeError as error:  # XLA compares the versions of the interface
+        raise Unsupported(
+            f"gradplan.jax: JAX {jax.__version__} does not go with the installed jax-tvm-ffi "
+            f"({error}). These go together: jax>=0.10 with jax-tvm-ffi>=0.1.3, jax 0.9 with 0.1.2, "
+            "and before that 0.1.1"
+        ) from error
     return name
 
 
@@ -46,7 +51,7 @@ def _publish(op: Op, desc: Descriptor) -> int:
     with _lock:
         if number not in _published:
             function, _ = CpuEngine().bound(op, desc)
-            _library().gradplan_publish(number, function)
+            load().gradplan_publish(number, function)
             _published[number] = op, desc
         elif _published[number] != (op, desc):
             raise KernelError(f"{desc} and {_published[number][1]} have the same digest")

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import _C
+from torch._functorch.autograd_function import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 from gradplan.spec import OPS, Op
@@ -205,7 +206,7 @@ def make_apply(operator: Operator) -> Callable[..., Any]:
             return backward
         """
         methods["backward"] = _compiled(source)(derivative.backward.call)
-    function = type(
+    function: Any = type(
         f"gradplan_{operator.name}",
         (torch.autograd.Function,),
         {name: staticmethod(method) for name, method in methods.items()},
@@ -227,13 +228,22 @@ def _register(operator: Operator) -> None:
     apply = operator.apply
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
+        grad, forward_grad = _C.is_grad_enabled(), _C._is_fwd_grad_enabled()
+
         def below(*arguments: Any) -> Any:
-            with _C._AutoDispatchBelowAutograd():
+            # `apply` switches both kinds of gradients off, for the transforms outside of this one
+            # (vmap, grad, jvp) as well. They are not its business.
+            with (
+                torch.set_grad_enabled(grad),
+                forward_ad._set_fwd_grad_enabled(forward_grad),
+                _C._AutoDispatchBelowAutograd(),
+            ):
                 return operator.overload.redispatch(keyset & _C._after_autograd_keyset, *arguments)
 
-        wanted = _C.is_grad_enabled() and _C._any_requires_grad(*arguments)
+        wanted = grad and _C._any_requires_grad(*arguments)
         if wanted or forward_ad._current_level >= 0:
-            return apply(below, *arguments)
+            with enable_single_level_autograd_function():
+                return apply(below, *arguments)
         return below(*arguments)
 
     LIBRARY.impl(operator.name, kernel, "Autograd", with_keyset=True)

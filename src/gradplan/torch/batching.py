@@ -1,8 +1,8 @@
 """vmap: how a batch of problems becomes one larger problem of the same operator.
 
 Derived from the named axes. Where tensors have one shape in common, the batch is a new first axis.
-Where rows are picked by indices, a batch of rows with common indices makes rows longer; with indices
-of their own, every problem gets a range of rows to itself. Each problem keeps its bits.
+Where rows are picked by indices, a batch of rows with common indices makes rows longer; with
+indices of their own, every problem gets a range of rows to itself. Each problem keeps its bits.
 """
 
 from __future__ import annotations
@@ -72,6 +72,14 @@ def _indexed(operator: Operator) -> Rule:
     row = next(axis for axis in floats[0].axes if all(axis in t.axes for t in floats))
     table = next(axis for t in floats for axis in t.axes if axis not in (picking, row))
     padding_at = operator.option(IndexInto)
+    # With indices out of range among them, ranges of rows are not in ascending order.
+    any_order = next(
+        o
+        for o in OPERATORS.values()
+        if o is operator
+        or (o.op.gradient is operator.op.gradient is not None and o.ignores == operator.ignores)
+        if not any(t.ascending for t in o.tensors)
+    )
     writes_table = any(table in t.axes for t in operator.outputs)
 
     def longer_rows(batch: Any, dims: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, Any]:
@@ -110,7 +118,7 @@ def _indexed(operator: Operator) -> Rule:
             batch * rows if p.info.name == table else value
             for p, value in zip(operator.options, arguments[count:], strict=True)
         ]
-        outputs = _as_tuple(operator.overload(*tensors, *options))
+        outputs = _as_tuple(any_order.overload(*tensors, *options))
         outputs = tuple(
             x.unflatten(0, (batch, *sizes[t.axes[0]]))
             for t, x in zip(operator.outputs, outputs, strict=True)

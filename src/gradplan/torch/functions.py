@@ -133,7 +133,7 @@ def logcumsumexp(x: Any, dim: int, reverse: bool = False) -> Any:
     """Logarithm of the running sum of exponentials along `dim`. Replaces `torch.logcumsumexp`.
 
     >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
-    tensor([-inf, 1000., 1000.])
+    tensor([ -inf, 1000., 1000.])
     """
     if x.dtype not in _ELEMENTS:
         return _pytorch_scan(torch.logcumsumexp, x, dim, reverse)
@@ -164,6 +164,8 @@ def segment_sum(
     >>> segment_sum(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
     tensor([2., 4.])
     """
+    if type(num_segments) is not int and isinstance(num_segments, torch.Tensor):
+        num_segments = int(num_segments)
     if x.dtype not in _ELEMENTS:
         if x.dtype.is_complex:
             _refuse("segment_sum", x)
@@ -189,8 +191,7 @@ def embedding(
     """
     if weight.ndim != 2:
         raise InvalidProblem(
-            f"embedding: weight: expected [num_embeddings, embedding_dim]; "
-            f"got {list(weight.shape)}"
+            f"embedding: weight: expected [num_embeddings, embedding_dim]; got {list(weight.shape)}"
         )
     if padding_idx is not None:
         rows = weight.shape[0]

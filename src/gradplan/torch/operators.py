@@ -29,6 +29,9 @@ _RECIPES = 4096  # per operator; a program with more shapes than that starts ove
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 """The types whose tensors have memory of their own; all others go through the dispatcher."""
 
+_EXPORTS_GRAD = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+"""Newer tensors have a faster way out than `__dlpack__`, which refuses those with gradients."""
+
 _SCHEMA: tuple[tuple[type[Field], str], ...] = (
     (AxisOf, "int"),
     (Flag, "bool"),
@@ -92,10 +95,6 @@ class Operator:
     def names(self) -> list[str]:
         """The declaration's names of the arguments."""
         return [t.name for t in self.tensors] + [p.info.name for p in self.options]
-
-    def sizes(self, arguments: Sequence[Any]) -> dict[str, Any]:
-        """The extents of single axes."""
-        return {name: n[0] for name, n in self.axes(arguments).items() if len(n) == 1}
 
     def axes(self, arguments: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
         """The extents of every axis, those that are options included."""
@@ -209,28 +208,40 @@ class Operator:
         key = ", ".join([*shapes.values(), f"{floats[0]}.dtype", *options])
         # Outputs as `allocate` makes them, without its general form.
         inputs = {t.axes: t.function_name for t in self.tensors}
-        made = ", ".join(
-            f"empty_like({inputs[t.axes]})"
+        outputs = [f"output_{i}" for i, _ in enumerate(self.outputs)]
+        allocation = "; ".join(
+            f"output_{i} = empty_like({inputs[t.axes]})"
             if t.axes in inputs
-            else f"{floats[0]}.new_empty(sizes[{i}])"
+            else f"output_{i} = {floats[0]}.new_empty(sizes[{i}])"
             for i, t in enumerate(self.outputs)
         )
+        passed = ", ".join(names + outputs)
+        detached = "" if _EXPORTS_GRAD else "; ".join(f"{n} = {n}.detach()" for n in floats)
         source = f"""
         def bind({", ".join(_CONTEXT)}, overload, apply, recipes, prepare, limit):
             def direct({arguments}):
                 try:
-                    run, sizes = recipes[{key}]
+                    kernel, run, sizes = recipes[{key}]
                 except KeyError:
                     run, sizes = prepare(({arguments},))
                     if len(recipes) >= limit: recipes.clear()
-                    recipes[{key}] = run, sizes
-                return run({", ".join(names)}, {made})
+                    # A call that reshapes its arguments has no kernel to go to directly.
+                    kernel = getattr(run, "kernel", None) or (lambda *all: run(*all[:-1]))
+                    recipes[{key}] = kernel, run, sizes
+                {allocation}
+                {detached}
+                try:
+                    kernel({passed}, None)
+                except Exception:  # it says what is wrong
+                    return run({passed})
+                return {", ".join(outputs)}
 
             def call({arguments}):
                 if (
                     is_compiling()
                     or {" or ".join(f"type({n}) not in plain" for n in names)}
                     or not {floats[0]}.is_cpu
+                    or {" or ".join(f"{n}.is_neg()" for n in floats)}
                     or modes() or transforms() is not None or tracing() is not None
                     or forward_ad._current_level >= 0
                 ):

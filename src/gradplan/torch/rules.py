@@ -36,7 +36,7 @@ PyTorch's embedding returns the padding row like any other; only its gradient sk
 
 
 class Rule:
-    """The derivatives of a backward operator; the base is for J that is constant almost everywhere."""
+    """The derivatives of a backward operator; by default J is constant almost everywhere."""
 
     def apply_jacobian(self, backward: Operator, v: Values, c: Sequence[Any]) -> Any:
         """J c for tangents `c` of the forward's inputs. `v` has the backward's other arguments."""

@@ -1,0 +1,140 @@
+"""The page of `gradplan bench --html`, in a real browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from board_sample import sample_results
+
+from gradplan.bench.page import page
+from gradplan.bench.results import Results
+
+PHONE = 390
+
+
+def _browser() -> str:
+    found = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+    if found is None:
+        message = "no browser: install Debian's package chromium"
+        # In continuous integration a missing browser must not look like a pass.
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return found
+
+
+def _asked_by_the_page(log: str) -> list[str]:
+    """The addresses in a log of the browser's network; what it asks for itself has no origin."""
+    if not log.rstrip().endswith("}"):
+        log = log.rstrip().rstrip(",") + "]}"  # left open at exit
+    events = (event.get("params", {}) for event in json.loads(log)["events"])
+    return [
+        event["url"]
+        for event in events
+        if "url" in event and event.get("initiator", "not an origin") != "not an origin"
+    ]
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Any:
+    """Opens a page headless; returns its document after rendering, and every address asked for."""
+    browser = _browser()
+
+    def open_page(content: str, *flags: str) -> tuple[str, list[str]]:
+        document, log = tmp_path / "page.html", tmp_path / "net.json"
+        document.write_text(content)
+        done = subprocess.run(
+            [
+                browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                "--disable-quic", f"--user-data-dir={tmp_path / 'profile'}",
+                f"--log-net-log={log}", "--virtual-time-budget=2000", *flags, "--dump-dom",
+                document.as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )  # fmt: skip
+        return done.stdout, _asked_by_the_page(log.read_text(errors="replace"))
+
+    return open_page
+
+
+@pytest.fixture(scope="module")
+def sample() -> Results:
+    return sample_results()
+
+
+def test_the_page_fetches_nothing_and_shows_everything(browse: Any, sample: Results) -> None:
+    document, asked = browse(page(sample.as_json()))
+    assert asked == []
+    plots = document.count('<svg class="plot"')
+    # Score and ratio for each of four element types, and time per element for each function.
+    assert plots == 4 + 4 + len(sample.per_element())
+    assert document.count("<tr>") == 2 + len(sample.cells) + len(sample.calls)
+    for cell in sample.cells:
+        assert cell.cell.function.name in document
+
+
+def test_a_fetch_would_be_noticed(browse: Any) -> None:
+    _, asked = browse('<img src="http://192.0.2.1/picture.png">')
+    assert any("192.0.2.1" in url for url in asked)
+
+
+def test_nothing_in_the_page_could_fetch(sample: Results) -> None:
+    text = page(sample.as_json())
+    assert not re.search(r"https?://|<script|<link|<img|@import|url\(", text)
+    assert "default-src 'none'" in text
+
+
+# Runs in a copy of the page without its policy, which forbids scripts.
+_MEASURE = """
+<script>
+addEventListener("load", () => {
+  const boxes = [...document.querySelectorAll("svg.plot")].map(e => e.getBoundingClientRect());
+  const page = document.documentElement;
+  const text = [...document.querySelectorAll("svg.plot text")];
+  const size = Math.min(...text.map(e => e.getBoundingClientRect().height));
+  const outside = text.filter(e => {
+    const box = e.getBoundingClientRect(), plot = e.closest("svg").getBoundingClientRect();
+    return box.left < plot.left - 1 || box.right > plot.right + 1;
+  }).map(e => e.textContent);
+  parent.document.title = JSON.stringify({
+    least: Math.min(...boxes.map(b => Math.min(b.width, b.height))),
+    right: Math.max(...boxes.map(b => b.right)),
+    wide: page.scrollWidth, size, outside,
+  });
+});
+</script>
+"""
+
+
+@pytest.mark.parametrize("width", [PHONE, 1280])
+def test_the_page_fits(browse: Any, sample: Results, width: int) -> None:
+    text = re.sub(r"<meta http-equiv[^>]*>", "", page(sample.as_json()))
+    text = text.replace("</body>", _MEASURE + "</body>")
+    frame = f'<iframe style="width:{width}px;height:9000px;border:0" srcdoc="{html.escape(text)}">'
+    document, _ = browse(f"<title></title>{frame}</iframe>", "--window-size=1400,1000")
+    found = re.search(r"<title>(.*?)</title>", document)
+    assert found is not None
+    measured = json.loads(html.unescape(found[1]))
+    assert measured["least"] > 50  # every plot is really there
+    assert measured["right"] <= width
+    assert measured["wide"] <= width  # no sideways scrolling, but for the table in its own box
+    assert measured["size"] > 8  # pixels: text can be read
+    assert measured["outside"] == []
+
+
+def test_a_page_of_a_partial_run() -> None:
+    text = page(Results(quick=True).as_json())
+    assert "A quick run" in text
+    assert "<svg" not in text
