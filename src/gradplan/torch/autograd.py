@@ -205,7 +205,7 @@ def make_apply(operator: Operator) -> Callable[..., Any]:
                 return {", ".join(returned)}
             return backward
         """
-        methods["backward"] = _compiled(source)(derivative.backward.call)
+        methods["backward"] = _compiled(source)(derivative.backward.direct)
     function: Any = type(
         f"gradplan_{operator.name}",
         (torch.autograd.Function,),
