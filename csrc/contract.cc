@@ -135,4 +135,16 @@ void CallContract::check(const DLTensor* const* given, Operand* operands) const 
   }
 }
 
+void CallContract::check_workspace(const Operand* operands, const DLTensor& workspace) const {
+  int64_t bytes = workspace.dtype.bits / 8 * workspace.dtype.lanes;
+  for (int d = 0; d < workspace.ndim; ++d) bytes *= workspace.shape[d];
+  const auto low = reinterpret_cast<intptr_t>(workspace.data) + intptr_t(workspace.byte_offset);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto [first, last] = span(operands[i]);
+    if (first < last && low < last && first < low + bytes)
+      throw PlanError("InvalidProblem", plan + ": workspace: expected memory apart from '" +
+                                            tensors[i].name + "', got memory that overlaps it");
+  }
+}
+
 }  // namespace gradplan

@@ -26,9 +26,11 @@ struct CallContract {
   std::vector<TensorContract> tensors;
   int64_t workspace_size = 0;
 
-  // Fills operands (one per tensor) or throws PlanError. `stride_storage` must have room for the
-  // strides of all tensors that come without any.
+  // Fills operands (one per tensor) or throws PlanError.
   void check(const DLTensor* const* given, Operand* operands) const;
+
+  // A workspace is scratch: no tensor of the call may lie in it.
+  void check_workspace(const Operand* operands, const DLTensor& workspace) const;
 };
 
 Dtype dtype_from_name(const std::string& name);

@@ -80,7 +80,7 @@ template <int kStream, class I>
 void gather_rows(const Copy& call, const IndexView<I>& ids) {
   const int64_t tiles = (call.bytes + kTileBytes - 1) / kTileBytes;
   const int64_t grain = std::max<int64_t>(1, kPieceBytes / std::min(call.bytes, kTileBytes));
-  const int64_t ahead = getenv("AHEAD") ? atoi(getenv("AHEAD")) : std::clamp<int64_t>(8192 / call.bytes, 1, 16);
+  const int64_t ahead = std::clamp<int64_t>(8192 / call.bytes, 1, 16);
   parallel_for(ids.count * tiles, grain, ids.count * call.bytes, [=](int64_t task, int64_t end) {
     int64_t n = task / tiles;
     int64_t tile = task % tiles;
@@ -205,18 +205,14 @@ BoundKernel bind_embedding_backward(const Problem& problem) {
 
 BoundKernel bind_row_gather(const Problem&, RowGather op) {
   return {[op = std::move(op)](const Operand* operands, char*) {
-    visit_index(operands[op.ids].dtype, [&](auto* i) {
-      run_gather<std::remove_pointer_t<decltype(i)>>(op, operands);
-    });
+    visit_index(operands[op.ids].dtype,
+                [&](auto* i) { run_gather<std::remove_pointer_t<decltype(i)>>(op, operands); });
   }};
 }
 
 std::vector<KernelDefinition> embedding_kernels() {
   return {
-      {"embedding",
-       {"weight", "indices", "output"},
-       {"padding_idx", "bounds"},
-       bind_embedding},
+      {"embedding", {"weight", "indices", "output"}, {"padding_idx", "bounds"}, bind_embedding},
       {"embedding_backward",
        {"dout", "indices", "dweight"},
        {"padding_idx", "accumulate", "bounds"},

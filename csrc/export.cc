@@ -163,6 +163,9 @@ ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
         contract->check(given, checked);
         const bool own =
             args.size() == count || args[count].type_index() == ffi::TypeIndex::kTVMFFINone;
+        if (!own)
+          contract->check_workspace(checked,
+                                    *tensor_argument(contract->plan, "workspace", args[count]));
         Workspace scratch(
             contract->plan, contract->workspace_size,
             own ? nullptr : tensor_argument(contract->plan, "workspace", args[count]));

@@ -167,6 +167,7 @@ template <class E>
 void log_scan(const Geometry<E, 2>& geometry, char* workspace) {
   using C = ComputeOf<E>;
   const Cut cut = Cut::of(geometry.rows, geometry.n);
+  if (cut.empty()) return;
   if (cut.whole()) {
     run_recurrence(LogScanPolicy<E>{}, geometry, cut, nullptr);
     return;

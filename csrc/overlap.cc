@@ -64,14 +64,15 @@ bool may_overlap(const Operand& a, const Operand& b) {
   const int64_t size_a = item_size(a.dtype), size_b = item_size(b.dtype);
   if (low_a + reach_a + size_a <= low_b || low_b + reach_b + size_b <= low_a) return false;
   // An element of a starts at low_a + A, one of b at low_b + reach_b - B' (indices counted from b's
-  // end). They share a byte if -size_a < (low_b + reach_b - B') - (low_a + A) < size_b.
+  // end). They share a byte if -size_b < start_b - start_a < size_a, that is if A + B' lies
+  // strictly between gap - size_a and gap + size_b.
   std::vector<Term> terms = of_a;
   terms.insert(terms.end(), of_b.begin(), of_b.end());
   std::sort(terms.begin(), terms.end(),
             [](const Term& s, const Term& t) { return s.stride > t.stride; });
   const int64_t gap = low_b + reach_b - low_a;
   int budget = 4096;
-  return solvable(terms, 0, reach_a + reach_b, gap - size_b + 1, gap + size_a - 1, budget);
+  return solvable(terms, 0, reach_a + reach_b, gap - size_a + 1, gap + size_b - 1, budget);
 }
 
 bool may_overlap_itself(const Operand& t) {

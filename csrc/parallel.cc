@@ -8,15 +8,13 @@
 namespace gradplan {
 namespace {
 
-std::atomic<int> requested{0};  // 0: as many as OpenMP finds
-std::atomic<bool> team_exists{false};
-std::atomic<bool> orphaned{false};  // in a child forked after a team existed
+std::atomic<int> requested{0};      // 0: as many as OpenMP finds
+std::atomic<bool> orphaned{false};  // in a forked child
 
-void after_fork_in_child() {
-  // The team's threads did not survive the fork, but libgomp does not know: a parallel region would
-  // wait for them for ever.
-  if (team_exists.load(std::memory_order_relaxed)) orphaned.store(true, std::memory_order_relaxed);
-}
+// Of the threads of an OpenMP runtime only the forking one survives, but libgomp does not know, and
+// whether anybody (another build, PyTorch) has used it before cannot be found out: a parallel
+// region might wait for ever.
+void after_fork_in_child() { orphaned.store(true, std::memory_order_relaxed); }
 
 const int fork_handler = pthread_atfork(nullptr, nullptr, after_fork_in_child);
 
@@ -32,7 +30,6 @@ void set_num_threads(int n) { requested.store(n, std::memory_order_relaxed); }
 
 void detail::run_tasks(int64_t tasks, int64_t grain, int threads, TaskFunction f, void* context) {
   (void)fork_handler;
-  team_exists.store(true, std::memory_order_relaxed);
   std::atomic<int64_t> next{0};
 #pragma omp parallel num_threads(threads)
   {

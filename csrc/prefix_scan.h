@@ -66,23 +66,25 @@ struct PrefixKernel {
       return Op::apply(a, b);
   }
 
-  // False if hasty arithmetic met a NaN.
+  // False if hasty arithmetic met a NaN: then nothing has changed but the output square.
   template <bool Hasty>
   GP_INLINE bool scan(State& s, Square<C>* squares) const {
     V local;
     const V c1 = s.c1, c2 = s.c2, c3 = s.c3;
+    MaskOf<V> met_nan(IntOf<C>(0));
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
       const V x = squares[0].get(i);
       local = i == 0 ? x : apply<Hasty>(local, x);
-      if constexpr (Emit)
-        squares[1].set(i, apply<Hasty>(c3, apply<Hasty>(c2, apply<Hasty>(c1, local))));
+      if constexpr (Emit) {
+        const V y = apply<Hasty>(c3, apply<Hasty>(c2, apply<Hasty>(c1, local)));
+        if constexpr (Hasty) met_nan = met_nan | (y != y);
+        squares[1].set(i, y);
+      }
     }
     const V total = apply<Hasty>(c1, local);
     if constexpr (Hasty) {
-      // Behind a NaN everything is: the last value tells for all.
-      const V all = apply<Hasty>(c3, apply<Hasty>(c2, total));
-      if (mask_bits(all != all) != 0) return false;
+      if (mask_bits(met_nan | (total != total)) != 0) return false;
     }
     s.c1 = total;
     return true;
@@ -147,6 +149,7 @@ template <class Op, class E>
 void prefix_scan(const Geometry<E, 2>& geometry, char* workspace) {
   using C = ComputeOf<E>;
   const Cut cut = Cut::of(geometry.rows, geometry.n);
+  if (cut.empty()) return;
   if (cut.whole()) {
     sweep(PrefixKernel<E, Op, true>{}, geometry, {cut.rows, 0, 1, cut.n, cut.n});
     return;

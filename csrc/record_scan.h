@@ -159,7 +159,7 @@ template <class Op, class E>
 void record_scan(const Geometry<E, 3>& geometry, bool ties_last, char* workspace) {
   using C = ComputeOf<E>;
   const Cut cut = Cut::of(geometry.rows, geometry.n);
-  if (cut.rows == 0 || cut.n == 0) return;
+  if (cut.empty()) return;
   const int64_t carry_bytes = recurrence_workspace<C>(cut);
   const Marks marks{reinterpret_cast<uint16_t*>(workspace + carry_bytes), cut.piece,
                     (cut.rows * cut.full() + kLanes - 1) / kLanes};

@@ -196,6 +196,7 @@ void run_recurrence(const Policy& policy, const Geometry<typename Policy::Elemen
   using E = typename Policy::Element;
   using C = ComputeOf<E>;
   static_assert(Policy::kInputs + 1 == K);
+  if (cut.empty()) return;
   if (cut.whole()) {
     sweep(Recurrence<Policy, true>{policy, nullptr, false, cut.n}, geometry,
           {cut.rows, 0, 1, cut.n, cut.n});

@@ -1,6 +1,7 @@
 // Pieces that sums of rows are made of: rows to read, places to write, vectors in between.
 #pragma once
 
+#include "row_sum.h"
 #include "tensor.h"
 
 namespace gradplan {
@@ -21,6 +22,28 @@ GP_INLINE void load_parts(const E* p, V (&to)[P]) {
 template <class E, class V, int P>
 GP_INLINE void add_parts(const E* p, V (&to)[P]) {
   for (int k = 0; k < P; ++k) to[k] += load_part(p + k * RowTypes<E>::kWidth);
+}
+
+// The unit for vectors at addresses that are sums of multiples of the bits of `places`.
+template <class E>
+StreamUnit stream_unit(int64_t places) {
+  if (kPartBytes<E> < 16 || places % 16 != 0) return StreamUnit::kNone;
+  return places % kPartBytes<E> == 0 ? StreamUnit::kVector : StreamUnit::k16;
+}
+
+template <class E, class V, int P>
+GP_INLINE void stream_parts(E* to, const V (&v)[P], StreamUnit unit) {
+  constexpr int kWidth = RowTypes<E>::kWidth;
+  if (unit == StreamUnit::kVector) {
+    for (int k = 0; k < P; ++k) stream_part(to + k * kWidth, v[k]);
+    return;
+  }
+  for (int k = 0; k < P; ++k) {
+    alignas(64) const auto packed = pack_part(to, v[k]);
+    for (int b = 0; b + 16 <= int(sizeof packed); b += 16)
+      stream_bytes(reinterpret_cast<char*>(to + k * kWidth) + b,
+                   reinterpret_cast<const char*>(&packed) + b, std::integral_constant<int, 16>{});
+  }
 }
 
 // Rows at offsets that were collected, the later ones prefetched: in random order, and in input order
@@ -99,15 +122,15 @@ struct OutputRow {
   E* row;
   int64_t column_stride;
   bool accumulate;
-  bool stream;
+  StreamUnit stream;
 
   template <int P>
   GP_INLINE void put(int64_t column, V (&sum)[P]) const {
     constexpr int kWidth = RowTypes<E>::kWidth;
     E* to = row + column;
     if (accumulate) add_parts(to, sum);
-    if (stream) {
-      for (int k = 0; k < P; ++k) stream_part(to + k * kWidth, sum[k]);
+    if (stream != StreamUnit::kNone) {
+      stream_parts(to, sum, stream);
     } else {
       for (int k = 0; k < P; ++k) store_part(to + k * kWidth, sum[k]);
     }

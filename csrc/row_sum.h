@@ -26,6 +26,10 @@ struct Batch {
   int64_t offset[kBatch + kAhead];
 };
 
+// How an output is streamed: not at all, by vectors, or, where it is aligned to no more than NumPy
+// aligns, by 16 bytes.
+enum class StreamUnit { kNone, kVector, k16 };
+
 // The element type is behind virtual functions, one call per batch, so that the side of the indices is
 // not compiled once per element type.
 class RowSums {
@@ -43,12 +47,12 @@ class RowSums {
 
   // Makes what was streamed visible to other threads.
   void finish() const {
-    if (stream_) stream_fence();
+    if (stream_ != StreamUnit::kNone) stream_fence();
   }
 
  protected:
   ~RowSums() = default;
-  bool stream_ = false;
+  StreamUnit stream_ = StreamUnit::kNone;
 };
 
 }  // namespace gradplan

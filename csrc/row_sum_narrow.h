@@ -6,7 +6,6 @@
 #pragma once
 
 #include "row_parts.h"
-#include "row_sum.h"
 
 namespace gradplan {
 

@@ -27,10 +27,12 @@ class RowSumsOf final : public RowSums {
     const bool packed = column_stride_ == 1 && out_column_stride_ == 1;
     mode_ = width_ == 1 ? kScalar : packed ? kPacked : kStrided;
     const int64_t row_bytes = width_ * int64_t(sizeof(E));
-    const auto aligned = [](int64_t bytes) { return bytes % kPartBytes<E> == 0; };
-    stream_ = mode_ == kPacked && !accumulate && output.shape[0] * row_bytes > kStreamBytes &&
-              aligned(reinterpret_cast<intptr_t>(output_)) && aligned(row_bytes) &&
-              aligned(out_row_stride_ * int64_t(sizeof(E)));
+    const bool large = output.shape[0] * row_bytes > kStreamBytes;
+    if (mode_ == kPacked && !accumulate && large && width_ % kWidth == 0) {
+      const int64_t places =
+          reinterpret_cast<intptr_t>(output_) | (out_row_stride_ * int64_t(sizeof(E)));
+      stream_ = stream_unit<E>(places);
+    }
     ahead_ = int(std::clamp<int64_t>(8192 / row_bytes, 4, kAhead));
   }
 
@@ -135,7 +137,7 @@ class RowSumsOf final : public RowSums {
   __attribute__((noinline)) int64_t write_narrow(const Batch& batch, int64_t row) const {
     const int64_t behind = batch.row[batch.runs - 1] + 1;
     // Zeros first, all at once, unless they go past the cache.
-    const bool zeros_between = stream_;
+    const bool zeros_between = stream_ != StreamUnit::kNone;
     if (!accumulate_ && !zeros_between) zero(row, behind, {0, width_});
     NarrowSums<E, P>(end_).write(batch, members(batch.offset), [&](int64_t at) {
       if (zeros_between && row < at) zero(row, at, {0, width_});
@@ -262,8 +264,9 @@ class RowSumsOf final : public RowSums {
   }
 
   void zero_span(E* to, int64_t count) const {
-    if (stream_) {
-      for (int64_t i = 0; i < count; i += kWidth) stream_part(to + i, V{});
+    if (stream_ != StreamUnit::kNone) {
+      const V zero[1] = {};
+      for (int64_t i = 0; i < count; i += kWidth) stream_parts(to + i, zero, stream_);
     } else {
       std::memset(static_cast<void*>(to), 0, size_t(count) * sizeof(E));
     }

@@ -99,6 +99,7 @@ struct Cut {
     if (n <= 2 * kBlock || rows >= 512) return {rows, n, std::max<int64_t>(n, 1)};
     return {rows, n, rows * n >= 32 * kGroup * kChunk ? kChunk : kBlock};
   }
+  bool empty() const { return rows == 0 || n == 0; }
   bool whole() const { return piece >= n; }
   int64_t full() const { return n / piece; }
   int64_t tail() const { return n % piece; }

@@ -181,7 +181,7 @@ def describe(op: Op, choice: Mapping[str, Any], **fixed: Any) -> Descriptor:
             n = choice["length"]
             frame = choice["frame"]
             values[info.name] = tuple(
-                n if d is None else d if n < 5000 else min(d, 2) for d in frame
+                n if d is None else d if n < 5000 else min(d, 1) for d in frame
             )
         elif isinstance(field, AxisOf):
             values[info.name] = choice["frame"].index(None)

@@ -139,7 +139,7 @@ def test_export(case: Case) -> None:
             return case.ours(*tensors)
 
     inputs = tuple(case.inputs(torch.float32))
-    program = torch.export.export(Module(), inputs)
+    program = torch.export.export(Module(), inputs, strict=False)
     assert any("gradplan" in str(node.target) for node in program.graph.nodes)
     assert same_bits(program.module()(*inputs), case.ours(*inputs))
 

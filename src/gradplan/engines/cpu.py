@@ -22,7 +22,7 @@ from gradplan._ffi import tvm_ffi
 from gradplan.descriptor import Descriptor, integer
 from gradplan.engines import BoundKernel, Engine
 from gradplan.spec import Op, Operand
-from gradplan.tensors import exportable, tensor_name, view_of
+from gradplan.tensors import describe, exportable, tensor_name, view_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError, Unsupported
 
 __all__ = [
@@ -92,7 +92,7 @@ def load(name: str | None = None) -> Any:
                 choices = ", ".join(supported_isas()) or "none"
                 raise Unsupported(f"no build {name!r} for this CPU; choices here: {choices}")
             library = tvm_ffi().load_module(str(LIBRARIES / f"{_PREFIX}{name}.so"))
-            library.gradplan_set_num_threads(get_num_threads())
+            library.gradplan_set_num_threads(_team())
             _loaded[name] = library
         return _loaded[name]
 
@@ -146,6 +146,24 @@ def get_num_threads() -> int:
         return _num_threads
 
 
+_forked = False
+
+
+def _after_fork_in_child() -> None:
+    global _forked
+    _forked = True
+
+
+# OpenMP's threads do not survive a fork, whoever started them (PyTorch may have, with the same
+# runtime). A library that is loaded before the fork notices by itself; one loaded later cannot.
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _team() -> int:
+    """What the libraries are told: a forked child runs serially instead of hanging."""
+    return 1 if _forked else get_num_threads()
+
+
 def set_num_threads(n: int) -> None:
     """Sets how many threads kernels use, in every thread of this process."""
     global _num_threads
@@ -153,7 +171,7 @@ def set_num_threads(n: int) -> None:
     with _lock:
         _num_threads = count
         for library in _loaded.values():
-            library.gradplan_set_num_threads(count)
+            library.gradplan_set_num_threads(_team())
 
 
 # The engine ----------------------------------------------------------------------------------
@@ -229,6 +247,17 @@ def _wrapping(
     return run
 
 
+def _check_exports(workspace: Any, plan: str) -> None:
+    """Raises if it is the workspace that cannot be handed to C++."""
+    try:
+        tvm_ffi().from_dlpack(workspace)
+    except Exception as error:
+        raise InvalidProblem(
+            f"{plan}: workspace: expected a writable contiguous tensor, got {describe(workspace)} "
+            f"({error})"
+        ) from error
+
+
 def _recovery(
     function: Callable[..., Any],
     as_bfloat16: Callable[[Any], Any],
@@ -254,6 +283,8 @@ def _recovery(
             # Not NumPy's refusal, then. Say which tensor could not be exported, if it was that.
             for o, x in zip(operands, exported, strict=True):
                 view_of(x, tensor_name(plan, o.name), o.dtype_names)
+            if workspace is not None:
+                _check_exports(workspace, plan)
             raise KernelError(f"{plan}: {error}") from error
 
     def recover(error: Exception, tensors: Sequence[Any], workspace: Any) -> Exception | None:

@@ -24,8 +24,9 @@ except ModuleNotFoundError as _error:
         name="torch",
     ) from None
 
-if not hasattr(_torch.library, "register_vmap"):
-    raise ImportError(f"gradplan.torch needs PyTorch 2.5 or later; found {_torch.__version__}")
+# 2.5 has all the calls, but its vmap of an operator fails inside of grad.
+if _torch.__version__ < (2, 6):
+    raise ImportError(f"gradplan.torch needs PyTorch 2.6 or later; found {_torch.__version__}")
 
 from gradplan.torch import functions, nn
 from gradplan.torch.functions import *  # noqa: F403

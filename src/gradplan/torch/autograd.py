@@ -205,7 +205,7 @@ def make_apply(operator: Operator) -> Callable[..., Any]:
                 return {", ".join(returned)}
             return backward
         """
-        methods["backward"] = _compiled(source)(derivative.backward.direct)
+        methods["backward"] = _compiled(source)(derivative.backward.call)
     function: Any = type(
         f"gradplan_{operator.name}",
         (torch.autograd.Function,),
@@ -240,7 +240,7 @@ def _register(operator: Operator) -> None:
             ):
                 return operator.overload.redispatch(keyset & _C._after_autograd_keyset, *arguments)
 
-        wanted = grad and _C._any_requires_grad(*arguments)
+        wanted = grad and any(arguments[i].requires_grad for i in operator.differentiable)
         if wanted or forward_ad._current_level >= 0:
             with enable_single_level_autograd_function():
                 return apply(below, *arguments)
