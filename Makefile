@@ -42,7 +42,7 @@ $(INSTALLED): $(CREATED) $(SOURCES)
 $(TESTABLE): $(CREATED)
 	@echo "== installing test requirements (PyTorch and JAX are large)"
 	@$(PIP) install torch==2.13.0
-	@$(PIP) install jax jax-tvm-ffi entmax pytest hypothesis mypy ruff clang-format
+	@$(PIP) install jax jax-tvm-ffi entmax pytest hypothesis expecttest mypy ruff clang-format
 	@touch $@
 
 # What to do -----------------------------------------------------------------------------------

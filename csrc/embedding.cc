@@ -64,19 +64,34 @@ GP_INLINE void copy_bytes(char* to, const char* from, int64_t bytes) {
   }
 }
 
-template <int kBytes>
-GP_INLINE void stream_row(char* to, const char* from, int64_t bytes) {
-  // A vector type, and not an array of bytes: that would pass through memory in halves.
-  typedef uint8_t Vector __attribute__((vector_size(kBytes)));
-  typedef uint8_t Unaligned __attribute__((vector_size(kBytes), aligned(1), may_alias));
-  for (int64_t b = 0; b < bytes; b += kBytes) {
-    const Vector v = from == nullptr ? Vector{} : *reinterpret_cast<const Unaligned*>(from + b);
-    stream_bytes(to + b, &v, std::integral_constant<int, kBytes>{});
+GP_INLINE void copy_or_zero(char* to, const char* from, int64_t bytes) {
+  if (bytes == 0) return;
+  if (from != nullptr) {
+    copy_bytes(to, from, bytes);
+  } else {
+    std::memset(to, 0, size_t(bytes));
   }
 }
 
-// kStream: 0, or the bytes of a streaming store.
-template <int kStream, class I>
+// Whole lines past the cache, and the two ends, lines that this row shares with its neighbours, through
+// it. from = nullptr: zeros.
+GP_INLINE void stream_row(char* to, const char* from, int64_t bytes) {
+  // A vector type, and not an array of bytes: that would pass through memory in halves.
+  using Vector = NativeVector<uint8_t>;
+  const int64_t head = std::min(-reinterpret_cast<intptr_t>(to) & (kLine - 1), bytes);
+  copy_or_zero(to, from, head);
+  int64_t b = head;
+  for (; b + kLine <= bytes; b += kLine) {
+    for (int64_t part = b; part < b + kLine; part += kVectorBytes) {
+      Vector::type v = {};
+      if (from != nullptr) v = *reinterpret_cast<const Vector::unaligned*>(from + part);
+      stream_bytes(to + part, &v, std::integral_constant<int, kVectorBytes>{});
+    }
+  }
+  copy_or_zero(to + b, from == nullptr ? nullptr : from + b, bytes - b);
+}
+
+template <bool kStream, class I>
 void gather_rows(const Copy& call, const IndexView<I>& ids) {
   const int64_t tiles = (call.bytes + kTileBytes - 1) / kTileBytes;
   const int64_t grain = std::max<int64_t>(1, kPieceBytes / std::min(call.bytes, kTileBytes));
@@ -94,22 +109,20 @@ void gather_rows(const Copy& call, const IndexView<I>& ids) {
           __builtin_prefetch(p + b, 0, 2);
       }
       const int64_t id = ids[n];
-      const bool selected = call.range.selects(id);
-      const char* from = selected ? call.table + id * call.table_stride + begin : nullptr;
+      const char* from =
+          call.range.selects(id) ? call.table + id * call.table_stride + begin : nullptr;
       char* to = call.rows + n * call.rows_stride + begin;
-      if constexpr (kStream > 0) {
-        stream_row<kStream>(to, from, bytes);
-      } else if (selected) {
-        copy_bytes(to, from, bytes);
+      if constexpr (kStream) {
+        stream_row(to, from, bytes);
       } else {
-        std::memset(to, 0, size_t(bytes));
+        copy_or_zero(to, from, bytes);
       }
       if (++tile == tiles) {
         tile = 0;
         ++n;
       }
     }
-    if constexpr (kStream > 0) stream_fence();
+    if constexpr (kStream) stream_fence();
   });
 }
 
@@ -155,13 +168,13 @@ void gather_packed(const Copy& call, const IndexView<I>& ids) {
     case 8: return gather_words<uint64_t>(call, ids);
     case 16: return gather_words<Word16>(call, ids);
   }
-  const auto aligned = [&](int64_t to) {
-    return (reinterpret_cast<intptr_t>(call.rows) | call.rows_stride | call.bytes) % to == 0;
-  };
-  const bool large = ids.count * call.bytes > kStreamBytes;
-  if (large && aligned(kVectorBytes)) return gather_rows<kVectorBytes>(call, ids);
-  if (large && aligned(16)) return gather_rows<16>(call, ids);
-  gather_rows<0>(call, ids);
+  const bool lines =
+      (reinterpret_cast<intptr_t>(call.rows) | call.rows_stride | call.bytes) % kLine == 0;
+  if (ids.count * call.bytes > kStreamBytes && (lines || call.bytes >= 4 * kLine)) {
+    gather_rows<true>(call, ids);
+  } else {
+    gather_rows<false>(call, ids);
+  }
 }
 
 template <class I>
