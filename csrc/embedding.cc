@@ -64,34 +64,49 @@ GP_INLINE void copy_bytes(char* to, const char* from, int64_t bytes) {
   }
 }
 
-GP_INLINE void copy_or_zero(char* to, const char* from, int64_t bytes) {
-  if (bytes == 0) return;
-  if (from != nullptr) {
+// Rows that are written through the cache.
+struct CachedRow {
+  GP_INLINE static void copy(char* to, const char* from, int64_t bytes) {
     copy_bytes(to, from, bytes);
-  } else {
-    std::memset(to, 0, size_t(bytes));
   }
-}
+  GP_INLINE static void zero(char* to, int64_t bytes) { std::memset(to, 0, size_t(bytes)); }
+  static void finish() {}
+};
 
-// Whole lines past the cache, and the two ends, lines that this row shares with its neighbours, through
-// it. from = nullptr: zeros.
-GP_INLINE void stream_row(char* to, const char* from, int64_t bytes) {
+// Whole lines past the cache; the two ends, in lines that a row shares with its neighbours, through
+// it.
+struct StreamedRow {
   // A vector type, and not an array of bytes: that would pass through memory in halves.
   using Vector = NativeVector<uint8_t>;
-  const int64_t head = std::min(-reinterpret_cast<intptr_t>(to) & (kLine - 1), bytes);
-  copy_or_zero(to, from, head);
-  int64_t b = head;
-  for (; b + kLine <= bytes; b += kLine) {
-    for (int64_t part = b; part < b + kLine; part += kVectorBytes) {
-      Vector::type v = {};
-      if (from != nullptr) v = *reinterpret_cast<const Vector::unaligned*>(from + part);
-      stream_bytes(to + part, &v, std::integral_constant<int, kVectorBytes>{});
-    }
-  }
-  copy_or_zero(to + b, from == nullptr ? nullptr : from + b, bytes - b);
-}
 
-template <bool kStream, class I>
+  GP_INLINE static void copy(char* to, const char* from, int64_t bytes) {
+    const int64_t head = head_bytes(to, bytes);
+    if (head > 0) copy_bytes(to, from, head);
+    int64_t b = head;
+    for (; b + kLine <= bytes; b += kLine)
+      for (int64_t k = 0; k < kLine; k += kVectorBytes)
+        stream(to + b + k, *reinterpret_cast<const Vector::unaligned*>(from + b + k));
+    if (b < bytes) copy_bytes(to + b, from + b, bytes - b);
+  }
+  static void zero(char* to, int64_t bytes) {
+    const int64_t head = head_bytes(to, bytes);
+    std::memset(to, 0, size_t(head));
+    int64_t b = head;
+    for (; b + kVectorBytes <= bytes; b += kVectorBytes) stream(to + b, Vector::type{});
+    std::memset(to + b, 0, size_t(bytes - b));
+  }
+  static void finish() { stream_fence(); }
+
+ private:
+  GP_INLINE static int64_t head_bytes(const char* to, int64_t bytes) {
+    return std::min(-reinterpret_cast<intptr_t>(to) & (kLine - 1), bytes);
+  }
+  GP_INLINE static void stream(char* to, Vector::type v) {
+    stream_bytes(to, &v, std::integral_constant<int, kVectorBytes>{});
+  }
+};
+
+template <class Row, class I>
 void gather_rows(const Copy& call, const IndexView<I>& ids) {
   const int64_t tiles = (call.bytes + kTileBytes - 1) / kTileBytes;
   const int64_t grain = std::max<int64_t>(1, kPieceBytes / std::min(call.bytes, kTileBytes));
@@ -109,20 +124,18 @@ void gather_rows(const Copy& call, const IndexView<I>& ids) {
           __builtin_prefetch(p + b, 0, 2);
       }
       const int64_t id = ids[n];
-      const char* from =
-          call.range.selects(id) ? call.table + id * call.table_stride + begin : nullptr;
       char* to = call.rows + n * call.rows_stride + begin;
-      if constexpr (kStream) {
-        stream_row(to, from, bytes);
+      if (call.range.selects(id)) {
+        Row::copy(to, call.table + id * call.table_stride + begin, bytes);
       } else {
-        copy_or_zero(to, from, bytes);
+        Row::zero(to, bytes);
       }
       if (++tile == tiles) {
         tile = 0;
         ++n;
       }
     }
-    if constexpr (kStream) stream_fence();
+    Row::finish();
   });
 }
 
@@ -171,9 +184,9 @@ void gather_packed(const Copy& call, const IndexView<I>& ids) {
   const bool lines =
       (reinterpret_cast<intptr_t>(call.rows) | call.rows_stride | call.bytes) % kLine == 0;
   if (ids.count * call.bytes > kStreamBytes && (lines || call.bytes >= 4 * kLine)) {
-    gather_rows<true>(call, ids);
+    gather_rows<StreamedRow>(call, ids);
   } else {
-    gather_rows<false>(call, ids);
+    gather_rows<CachedRow>(call, ids);
   }
 }
 

@@ -37,17 +37,19 @@ struct IndexRange {
 
 // What a plan says about its indices.
 struct IndexRule {
-  std::string label;  // "EmbeddingPlan: indices"
+  std::string plan;  // both for messages
+  std::string ids;
   IndexRange range;
   bool raise = false;  // or skip what is outside
 };
 
-// The rule of a plan with the attribute `bounds` and, where it has one, `padding_idx`; `table` is the
-// tensor whose rows are named.
+// The rule of a plan with the attribute `bounds` and, where it has one, `padding_idx`; `table` is
+// the tensor whose rows are named.
 inline IndexRule index_rule(const Problem& problem, const std::string& ids,
                             const std::string& table) {
   IndexRule rule;
-  rule.label = problem.plan + ": " + ids;
+  rule.plan = problem.plan;
+  rule.ids = ids;
   rule.range.rows = problem.shape[problem.at(table)][0];
   if (problem.attributes.contains("padding_idx"))
     rule.range.padding = problem.integer("padding_idx");
@@ -79,18 +81,21 @@ int64_t find_first(int64_t count, int64_t bytes, const Test& test) {
   return first.load(std::memory_order_relaxed);
 }
 
+// "segment_ids[3] = 7"
 template <class I>
 std::string describe_index(const IndexRule& rule, const IndexView<I>& ids, int64_t position) {
-  return rule.label + "[" + std::to_string(position) + "] = " + std::to_string(ids[position]);
+  return rule.ids + "[" + std::to_string(position) + "] = " + std::to_string(ids[position]);
 }
 
 template <class I>
 void check_bounds(const IndexRule& rule, const IndexView<I>& ids) {
   if (!rule.raise) return;
-  const int64_t at = find_first(ids.count, ids.count * int64_t(sizeof(I)),
-                                [ids, range = rule.range](int64_t i) { return range.offends(ids[i]); });
+  const int64_t at =
+      find_first(ids.count, ids.count * int64_t(sizeof(I)),
+                 [ids, range = rule.range](int64_t i) { return range.offends(ids[i]); });
   if (at == ids.count) return;
-  throw PlanError("IndexOutOfRange", describe_index(rule, ids, at) + ": expected an index in [0, " +
+  throw PlanError("IndexOutOfRange", rule.plan + ": " + describe_index(rule, ids, at) +
+                                         ": expected an index in [0, " +
                                          std::to_string(rule.range.rows) + ")");
 }
 
@@ -100,9 +105,9 @@ void check_sorted(const IndexRule& rule, const IndexView<I>& ids) {
   const int64_t at = find_first(pairs, ids.count * int64_t(sizeof(I)),
                                 [ids](int64_t i) { return ids[i + 1] < ids[i]; });
   if (at == pairs) return;
-  throw PlanError("InvalidProblem", describe_index(rule, ids, at + 1) + " after " +
-                                        std::to_string(ids[at]) + " at position " +
-                                        std::to_string(at) + ": expected ids in ascending order");
+  throw PlanError("InvalidProblem", rule.plan + ": " + describe_index(rule, ids, at + 1) +
+                                        " after " + describe_index(rule, ids, at) +
+                                        ": expected ids in ascending order");
 }
 
 }  // namespace gradplan

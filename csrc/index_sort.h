@@ -1,7 +1,8 @@
 // A stable parallel radix sort of indices, least significant digit first.
 //
-// A stable sort of integers has one result, so the schedule is free; the number of slices still comes
-// from the shape and not from the threads, so that the workspace is a constant of the problem.
+// A stable sort of integers has one result, so the schedule is free; the number of slices still
+// comes from the shape and not from the threads, so that the workspace is a constant of the
+// problem.
 #pragma once
 
 #include <bit>

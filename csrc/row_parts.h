@@ -46,8 +46,8 @@ GP_INLINE void stream_parts(E* to, const V (&v)[P], StreamUnit unit) {
   }
 }
 
-// Rows at offsets that were collected, the later ones prefetched: in random order, and in input order
-// as well, because the processor does not follow rows that are read a few columns at a time.
+// Rows at offsets that were collected, the later ones prefetched: in random order, and in input
+// order as well, because the processor does not follow rows that are read a few columns at a time.
 template <class E>
 struct GatheredRows {
   const E* base;
@@ -79,8 +79,9 @@ struct StackedRows {
   GP_INLINE void prefetch(int64_t) const {}
 };
 
-// The columns of a row that do not fill a vector. They are read by the vector that ends with the row
-// or, in a row too narrow for that, begins with it and reads on into the memory of the next row.
+// The columns of a row that do not fill a vector. They are read by the vector that ends with the
+// row or, in a row too narrow for that, begins with it and reads on into the memory of the next
+// row.
 template <class E>
 struct RowEnd {
   using C = typename RowTypes<E>::C;
@@ -153,7 +154,8 @@ struct PartialRow {
 
   template <int P>
   GP_INLINE void put(int64_t column, V (&sum)[P]) const {
-    for (int k = 0; k < P; ++k) std::memcpy(row + column + k * RowTypes<E>::kWidth, &sum[k], sizeof(V));
+    for (int k = 0; k < P; ++k)
+      std::memcpy(row + column + k * RowTypes<E>::kWidth, &sum[k], sizeof(V));
   }
   void put_some(int64_t column, const C* sum, int count) const {
     std::copy(sum, sum + count, row + column);

@@ -1,7 +1,7 @@
 // Sums of rows: what the side that knows the members and the side that adds them say to each other.
 //
-// The members of a segment are cut into blocks of 256 from the segment's own start, a block is summed
-// serially starting with its first member, and block sums are added serially in order.
+// The members of a segment are cut into blocks of 256 from the segment's own start, a block is
+// summed serially starting with its first member, and block sums are added serially in order.
 #pragma once
 
 #include "dtype.h"
@@ -30,12 +30,12 @@ struct Batch {
 // aligns, by 16 bytes.
 enum class StreamUnit { kNone, kVector, k16 };
 
-// The element type is behind virtual functions, one call per batch, so that the side of the indices is
-// not compiled once per element type.
+// The element type is behind virtual functions, one call per batch, so that the side of the indices
+// is not compiled once per element type.
 class RowSums {
  public:
-  // Writes the rows of the batch and, unless accumulating, zeros to the rows between `row` and them.
-  // Returns the row behind the last.
+  // Writes the rows of the batch and, unless accumulating, zeros to the rows between `row` and
+  // them. Returns the row behind the last.
   virtual int64_t write(const Batch& batch, int64_t row, Columns columns) const = 0;
   virtual void zero(int64_t row, int64_t end, Columns columns) const = 0;
   // Sums consecutive blocks of one run into consecutive partial sums; only the last may be short.

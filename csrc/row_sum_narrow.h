@@ -1,8 +1,8 @@
 // Sums of rows of a few vectors, or of one element.
 //
-// Most runs are short, their lengths are unpredictable, and here a mispredicted branch costs more than
-// a member. So all members of a batch go through one loop without such a branch, which leaves the sums
-// in a buffer; a second loop writes them.
+// Most runs are short, their lengths are unpredictable, and here a mispredicted branch costs more
+// than a member. So all members of a batch go through one loop without such a branch, which leaves
+// the sums in a buffer; a second loop writes them.
 #pragma once
 
 #include "row_parts.h"
@@ -29,7 +29,8 @@ class NarrowSums {
   GP_INLINE void write(const Batch& batch, const GatheredRows<E>& members, const To& to) const {
     constexpr int kGroup = 128;  // runs; their sums stay in the first-level cache
     V sum[kGroup][kParts];
-    // -0 is where a sum can start: adding the first member gives that member, signed zeros included.
+    // -0 is where a sum can start: adding the first member gives that member, signed zeros
+    // included.
     const V start = C(-0.0) - V{};
     int i = 0;
     for (int first = 0; first < batch.runs; first += kGroup) {
@@ -38,7 +39,7 @@ class NarrowSums {
       V total[kParts];
       for (V& v : total) v = start;
       for (int r = 0; i < end; ++i) {
-        members.template prefetch<kParts * kWidth * int(sizeof(E))>(i);
+        members.template prefetch<kParts * kWidth* int(sizeof(E))>(i);
         add(members(i), total);
         for (int k = 0; k < kParts; ++k) sum[r][k] = total[k];
         const int32_t last = batch.last[i];

@@ -77,8 +77,7 @@ class RowSumsOf final : public RowSums {
     }
   }
 
-  void sum_blocks(const int64_t* offset, int count, Columns columns,
-                  int64_t first) const override {
+  void sum_blocks(const int64_t* offset, int count, Columns columns, int64_t first) const override {
     int done = 0;
     if (mode_ == kScalar) done = sum_whole_blocks_of_scalars(offset, count, first);
     for (; done < count; done += kBlock) {
@@ -246,8 +245,8 @@ class RowSumsOf final : public RowSums {
     }
   }
 
-  // One chain of additions waits for itself; those of several blocks do not. Returns how many members
-  // were summed.
+  // One chain of additions waits for itself; those of several blocks do not. Returns how many
+  // members were summed.
   int sum_whole_blocks_of_scalars(const int64_t* offset, int count, int64_t first) const {
     constexpr int kChains = 8;
     constexpr int kStep = kChains * kBlock;

@@ -54,10 +54,11 @@ BoundSum plan_sum(const Problem& problem, const SegmentSum& op) {
   const int64_t runs = n / kBatch;  // at most this many are longer than a batch
   b.partial_at = (b.long_runs_at + runs * int64_t(sizeof(LongRun)) + 63) / 64 * 64;
   const int64_t blocks = runs == 0 ? 0 : n / kBlock + runs;
-  b.workspace_size = b.partial_at + visit_element(b.element, [&](auto* e) {
-    using E = std::remove_pointer_t<decltype(e)>;
-    return blocks * RowSumsOf<E>::partial_stride(width) * int64_t(sizeof(ComputeOf<E>));
-  });
+  b.workspace_size =
+      b.partial_at + visit_element(b.element, [&](auto* e) {
+        using E = std::remove_pointer_t<decltype(e)>;
+        return blocks * RowSumsOf<E>::partial_stride(width) * int64_t(sizeof(ComputeOf<E>));
+      });
   return b;
 }
 
@@ -118,9 +119,10 @@ void sum_long_runs(const BoundSum& b, const Source& source, int64_t members, int
     for (; task < end; ++task) {
       int64_t block = task / b.tiles * group;
       const int64_t stop = std::min(block + group, blocks);
-      const LongRun* r = std::upper_bound(run, run + runs, block, [](int64_t at, const LongRun& x) {
-                           return at < x.first_block;
-                         }) - 1;
+      const LongRun* r =
+          std::upper_bound(run, run + runs, block,
+                           [](int64_t at, const LongRun& x) { return at < x.first_block; }) -
+          1;
       for (; block < stop; ++r) {
         const int64_t here = std::min(stop, r->first_block + r->blocks()) - block;
         const int64_t begin = r->begin + (block - r->first_block) * kBlock;
@@ -168,8 +170,7 @@ void sort_and_sum(const BoundSum& b, const IndexView<I>& ids, const Operand& inp
   };
   int64_t kept = 0;
   if (!b.carry_values) {
-    auto* entry =
-        b.sort.run<K>(key_of, [](int64_t i) { return K(i); }, workspace, kept);
+    auto* entry = b.sort.run<K>(key_of, [](int64_t i) { return K(i); }, workspace, kept);
     sum_sorted(b, SortedPositions<K>{entry}, kept, input, output, workspace);
     return;
   }
@@ -250,10 +251,7 @@ std::vector<KernelDefinition> segment_kernels() {
        {"input", "segment_ids", "output"},
        {"bounds"},
        [](const Problem& p) { return bind_sum(p, false); }},
-      {"segment_sum_backward",
-       {"d_output", "segment_ids", "d_input"},
-       {"bounds"},
-       bind_backward},
+      {"segment_sum_backward", {"d_output", "segment_ids", "d_input"}, {"bounds"}, bind_backward},
   };
 }
 

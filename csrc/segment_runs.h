@@ -9,7 +9,8 @@
 
 namespace gradplan {
 
-// Sources of sorted keys: key(i) never decreases, position(i) is the i-th member's row of the input.
+// Sources of sorted keys: key(i) never decreases, position(i) is the i-th member's row of the
+// input.
 
 // Indices that the caller sorted, without the out-of-range ones at both ends.
 template <class I>
@@ -95,8 +96,8 @@ struct LongRuns {
 
 // Fills the batch with whole runs from [member, end), which holds whole runs, and returns the first
 // member behind them. No run at all: the first one is longer than a batch. `total` members may be
-// looked at for prefetching. Free of branches that depend on keys: the ends of short runs are as good
-// as random.
+// looked at for prefetching. Free of branches that depend on keys: the ends of short runs are as
+// good as random.
 template <class Source>
 int64_t fill_batch(const Source& source, int64_t member, int64_t end, int64_t total,
                    int64_t row_stride, Batch& batch) {

@@ -1,4 +1,5 @@
-// Sums of rows by index: segment_sum, unsorted_segment_sum and embedding_backward are this function.
+// Sums of rows by index: segment_sum, unsorted_segment_sum and embedding_backward are this
+// function.
 #pragma once
 
 #include "index_check.h"
