@@ -11,17 +11,7 @@ template <class I>
 GP_INLINE bool any(const Lanes<I>& mask) {
   auto all = mask.part[0];
   for (int p = 1; p < Lanes<I>::kParts; ++p) all |= mask.part[p];
-#if defined(__AVX512F__)
-  return _mm512_test_epi64_mask((__m512i)all, (__m512i)all) != 0;
-#elif defined(__AVX__)
-  return !_mm256_testz_si256((__m256i)all, (__m256i)all);
-#elif defined(__SSE4_1__)
-  return !_mm_testz_si128((__m128i)all, (__m128i)all);
-#else
-  I word = 0;
-  for (int i = 0; i < Lanes<I>::kWidth; ++i) word |= all[i];
-  return word != 0;
-#endif
+  return any_bit(all);
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__)

@@ -130,6 +130,16 @@ GP_INLINE Lanes<T> select(const Mask<T>& mask, const Lanes<T>& yes, const Lanes<
   return r;
 }
 
+// The same on one native vector.
+#define GP_SELECT(T)                                                                            \
+  GP_INLINE NativeVector<T>::type select(NativeVector<IntOf<T>>::type mask,                     \
+                                         NativeVector<T>::type yes, NativeVector<T>::type no) { \
+    return mask ? yes : no;                                                                     \
+  }
+GP_SELECT(float)
+GP_SELECT(double)
+#undef GP_SELECT
+
 // The same bits as another element type of the same size.
 template <class To, class T>
 GP_INLINE Lanes<To> bitcast(const Lanes<T>& a) {

@@ -30,6 +30,23 @@ GP_INLINE uint16_t mask_bits(const Lanes<T>& mask) {
   return uint16_t(bits);
 }
 
+// Is any bit of a native vector set?
+template <class N>
+GP_INLINE bool any_bit(const N& native) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi64_mask((__m512i)native, (__m512i)native) != 0;
+#elif defined(__AVX__)
+  return !_mm256_testz_si256((__m256i)native, (__m256i)native);
+#elif defined(__SSE4_1__)
+  return !_mm_testz_si128((__m128i)native, (__m128i)native);
+#else
+  uint64_t words[sizeof(N) / 8], all = 0;
+  std::memcpy(words, &native, sizeof native);
+  for (uint64_t word : words) all |= word;
+  return all != 0;
+#endif
+}
+
 template <class T>
 GP_INLINE Lanes<T> mask_of_bits(uint16_t bits) {
   alignas(64) static constexpr T kBit[kLanes] = {

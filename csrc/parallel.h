@@ -48,7 +48,7 @@ constexpr int64_t kSerialBytes = 1 << 18;
 
 // Calls f(begin, end) over [0, tasks) on all threads, each piece at least `grain` tasks long, with
 // the floating-point environment set. `bytes` is the memory that the whole moves. Pieces are handed
-// out dynamically: results must not depend on the split. f must not throw.
+// out dynamically, in ascending order: results must not depend on the split. f must not throw.
 template <class F>
 void parallel_for(int64_t tasks, int64_t grain, int64_t bytes, F&& f) {
   if (tasks <= 0) return;

@@ -1,4 +1,8 @@
 // The operations of a plain scan: cumsum, cumprod, cummax, cummin.
+//
+// apply_hastily is apply without its care for NaN. It gives the same bits as long as no NaN comes
+// up anywhere; one that does comes out as NaN, except where kLosesNan. Where carries are combined
+// with results, none can come up if the carry is harmless and the result is not NaN.
 #pragma once
 
 #include <limits>
@@ -16,6 +20,15 @@ struct Sum {
   GP_INLINE static V apply(const V& a, const V& b) {
     return a + b;
   }
+  template <class V>
+  GP_INLINE static V apply_hastily(const V& a, const V& b) {
+    return a + b;
+  }
+  static constexpr bool kLosesNan = false;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry - carry == T(0);  // finite
+  }
 };
 
 struct Product {
@@ -27,12 +40,16 @@ struct Product {
   template <class V>
   GP_INLINE static V apply(const V& a, const V& b) {
     const V p = a * b;
-    return select((p != p) & (a == a) & (b == b), V(ElementOf<V>(0)), p);
+    return select((p != p) & (a == a) & (b == b), V{}, p);
   }
-  // The same where the result is not NaN, and NaN if that is.
   template <class V>
   GP_INLINE static V apply_hastily(const V& a, const V& b) {
     return a * b;
+  }
+  static constexpr bool kLosesNan = false;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry != T(0) && carry - carry == T(0);
   }
 };
 
@@ -45,6 +62,15 @@ struct Maximum {
   template <class V>
   GP_INLINE static V apply(const V& a, const V& b) {
     return select((b <= a) | (a != a), a, b);
+  }
+  template <class V>
+  GP_INLINE static V apply_hastily(const V& a, const V& b) {
+    return b > a ? b : a;
+  }
+  static constexpr bool kLosesNan = true;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry == carry;
   }
   template <class V>
   GP_INLINE static auto beats(const V& challenger, const V& holder) {
@@ -60,6 +86,15 @@ struct Minimum {
   template <class V>
   GP_INLINE static V apply(const V& a, const V& b) {
     return select((b >= a) | (a != a), a, b);
+  }
+  template <class V>
+  GP_INLINE static V apply_hastily(const V& a, const V& b) {
+    return b < a ? b : a;
+  }
+  static constexpr bool kLosesNan = true;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry == carry;
   }
   template <class V>
   GP_INLINE static auto beats(const V& challenger, const V& holder) {

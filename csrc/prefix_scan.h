@@ -4,6 +4,7 @@
 
 #include "mask_bits.h"
 #include "prefix.h"
+#include "row_scan.h"
 #include "sweep.h"
 
 namespace gradplan {
@@ -150,6 +151,10 @@ void prefix_scan(const Geometry<E, 2>& geometry, char* workspace) {
   using C = ComputeOf<E>;
   const Cut cut = Cut::of(geometry.rows, geometry.n);
   if (cut.empty()) return;
+  if (rows_are_contiguous(geometry)) {
+    geometry.step[0] < 0 ? scan_rows<Op, true>(geometry) : scan_rows<Op, false>(geometry);
+    return;
+  }
   if (cut.whole()) {
     sweep(PrefixKernel<E, Op, true>{}, geometry, {cut.rows, 0, 1, cut.n, cut.n});
     return;

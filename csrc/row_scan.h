@@ -1,0 +1,247 @@
+// Plain scans along rows whose elements are neighbours in memory, the common case.
+//
+// A block of the contract, 256 elements, is one stretch of memory: 16 groups of 16. Transposed in
+// registers its groups become lanes, so that the serial sums inside all of them are vertical
+// additions, and memory is touched from one end to the other. (A sweep, with sixteen rows as lanes,
+// reads and writes sixteen streams at once: half as fast where rows lie a power of two apart.)
+#pragma once
+
+#include "mask_bits.h"
+#include "prefix.h"
+#include "streams.h"
+#include "sweep.h"
+#include "turns.h"
+
+namespace gradplan {
+
+// Blocks that are worked on together: the chains of their sixteen totals overlap, each of them
+// being all latency. (More of them leave the first-level cache.)
+constexpr int kBatchBlocks = 4;
+constexpr int64_t kBatch = kBatchBlocks * kBlock;
+constexpr int64_t kReadUpwards = 16 * kBatch;
+
+template <class E, class Op, bool Reverse>
+struct BatchScan {
+  using C = ComputeOf<E>;
+  using Part = Native<C>;
+  using NativeMask = Native<IntOf<C>>;
+  static constexpr int W = Lanes<C>::kWidth, kBlocks = kBatchBlocks;
+
+  struct Carry {
+    C c2 = Op::template identity<C>(), c3 = c2;
+    int block = 0;  // of the chunk
+  };
+
+  // y[i] = c3 o (c2 o (c1 o local[i])) for the `count` elements at x, at most a batch; x and y are
+  // their lowest addresses. Without y nothing but the carry is computed.
+  static void run(const E* x, E* y, int64_t count, bool stream, Carry& carry) {
+    alignas(64) E padded[kBatch];
+    const int64_t skip = Reverse ? kBatch - count : 0;
+    if (count < kBatch) {
+      std::memset(static_cast<void*>(padded), 0, sizeof padded);
+      std::memcpy(static_cast<void*>(padded + skip), x, size_t(count) * sizeof(E));
+      x = padded;
+    }
+    const Carry before = carry;
+    const Output output{y, skip, skip + count, stream};
+    if (!attempt<true>(x, output, carry)) {
+      carry = before;
+      attempt<false>(x, output, carry);
+    }
+  }
+
+ private:
+  // Elements [first, last) of the batch go to y.
+  struct Output {
+    E* y;
+    int64_t first, last;
+    bool stream;
+  };
+
+  // Hasty arithmetic is right where no NaN comes up; false, and nothing is written, where one does.
+  template <bool Hasty>
+  __attribute__((noinline)) static bool attempt(const E* x, const Output& output, Carry& carry) {
+    Square<C> local[kBlocks];  // [place in the group][group], and blocks, all as in memory
+    alignas(64) C c1[kBlocks][kLanes];
+    C c2[kBlocks], c3[kBlocks], total[kBlocks];
+    NativeMask met_nan{};
+    for (int b = 0; b < kBlocks; ++b) scan_groups<Hasty>(x + b * kBlock, local[b], met_nan);
+    for (int b = 0; b < kBlocks; ++b) {
+      C running = Op::template identity<C>();
+      for (int i = 0; i < kLanes; ++i) {
+        const int group = Reverse ? kLanes - 1 - i : i;
+        c1[b][group] = running;
+        running = apply<Hasty>(running, local[b].at[Reverse ? 0 : kLanes - 1][group]);
+      }
+      total[b] = running;
+    }
+    bool ordinary = !any_bit(met_nan);
+    for (int i = 0; i < kBlocks; ++i) {
+      const int b = Reverse ? kBlocks - 1 - i : i;
+      c2[b] = carry.c2;
+      c3[b] = carry.c3;
+      carry.c2 = Op::apply(carry.c2, total[b]);
+      if constexpr (Hasty)
+        ordinary = ordinary && total[b] == total[b] && Op::harmless(c2[b]) && Op::harmless(c3[b]);
+      if (++carry.block == kChunk / kBlock) {
+        carry.c3 = Op::apply(carry.c3, carry.c2);
+        carry.c2 = Op::template identity<C>();
+        carry.block = 0;
+      }
+    }
+    if (!ordinary) return false;
+    if (output.y == nullptr) return true;
+    for (int b = 0; b < kBlocks; ++b) {
+      const int64_t from = std::max(output.first - b * kBlock, int64_t{0});
+      const int64_t to = std::min(output.last - b * kBlock, kBlock);
+      if (from >= to) continue;
+      alignas(64) E staged[kBlock];
+      E* y = output.y + (b * kBlock + from - output.first);
+      const bool direct = !output.stream && to - from == kBlock;
+      const bool first = bits_equal(c3[b], Op::template identity<C>());
+      (first ? emit<Hasty, false> : emit<Hasty, true>)(local[b], c1[b], c2[b], c3[b],
+                                                       direct ? y : staged);
+      if (output.stream)
+        stream_copy(staged + from, y, to - from);
+      else if (!direct)
+        std::memcpy(static_cast<void*>(y), staged + from, size_t(to - from) * sizeof(E));
+    }
+    return true;
+  }
+
+  static bool bits_equal(C a, C b) {
+    return std::bit_cast<IntOf<C>>(a) == std::bit_cast<IntOf<C>>(b);
+  }
+
+  template <bool Hasty, class V>
+  GP_INLINE static V apply(const V& a, const V& b) {
+    if constexpr (Hasty)
+      return Op::apply_hastily(a, b);
+    else
+      return Op::apply(a, b);
+  }
+
+  template <bool Hasty>
+  GP_INLINE static void scan_groups(const E* x, Square<C>& local, NativeMask& met_nan) {
+    for (int lane = 0; lane < kLanes; lane += W) {
+      Part running;
+      for (int k = 0; k < kLanes; k += W) {
+        const int place = Reverse ? kLanes - W - k : k;
+        Part r[W];
+        for (int i = 0; i < W; ++i) r[i] = load_part(x + (lane + i) * kLanes + place);
+        if constexpr (Hasty && Op::kLosesNan)
+          for (int i = 0; i < W; ++i) met_nan |= r[i] != r[i];
+        transpose<C>(r);
+        for (int j = 0; j < W; ++j) {
+          const int i = Reverse ? W - 1 - j : j;
+          running = k + j == 0 ? r[i] : apply<Hasty>(running, r[i]);
+          *reinterpret_cast<Part*>(&local.at[place + i][lane]) = running;
+        }
+      }
+    }
+  }
+
+  template <bool Hasty, bool HasC3>
+  __attribute__((noinline)) static void emit(const Square<C>& local, const C* c1, C c2, C c3,
+                                             E* y) {
+    const Part v2 = c2 - Part{}, v3 = c3 - Part{};
+    for (int lane = 0; lane < kLanes; lane += W) {
+      const Part v1 = *reinterpret_cast<const Part*>(c1 + lane);
+      for (int place = 0; place < kLanes; place += W) {
+        Part r[W];
+        for (int i = 0; i < W; ++i) {
+          const Part l = *reinterpret_cast<const Part*>(&local.at[place + i][lane]);
+          r[i] = apply<Hasty>(v2, apply<Hasty>(v1, l));
+          if constexpr (HasC3) r[i] = apply<Hasty>(v3, r[i]);
+        }
+        transpose<C>(r);
+        for (int i = 0; i < W; ++i) {
+          E* to = y + (lane + i) * kLanes + place;
+          if constexpr (Hasty && std::is_same_v<E, C>)
+            *reinterpret_cast<typename NativeVector<C>::unaligned*>(to) = r[i];
+          else
+            store_part(to, r[i]);  // makes NaN canonical
+        }
+      }
+    }
+  }
+};
+
+// A row or a part of one that starts with a chunk; x and y are the lowest addresses.
+template <class E, class Op, bool Reverse>
+void scan_stretch(const E* x, E* y, int64_t n, bool stream,
+                  typename BatchScan<E, Op, Reverse>::Carry& carry) {
+  for (int64_t at = 0; at < n; at += kBatch) {
+    const int64_t count = std::min(kBatch, n - at), low = Reverse ? n - at - count : at;
+    if (Reverse && at % kReadUpwards == 0) {
+      const int64_t ahead = std::min(kReadUpwards, n - at);
+      read_upwards(x + n - at - ahead, ahead);
+    }
+    if (y && stream) touch_pages(y + low, count);
+    BatchScan<E, Op, Reverse>::run(x + low, y ? y + low : nullptr, count, stream, carry);
+  }
+}
+
+template <class E>
+bool rows_are_contiguous(const Geometry<E, 2>& g) {
+  return g.step[0] == g.step[1] && (g.step[0] == 1 || g.step[0] == -1) && g.n >= kBlock;
+}
+
+template <class Op, bool Reverse, class E>
+void scan_rows(const Geometry<E, 2>& g) {
+  using C = ComputeOf<E>;
+  using Carry = typename BatchScan<E, Op, Reverse>::Carry;
+  constexpr int64_t kPiece = (1 << 17) / int64_t(sizeof(E));  // stays in the second-level cache
+  const bool stream = g.bytes() >= kStreamBytes;
+  const auto scan = [&](int64_t row, int64_t at, int64_t n, bool write, Carry& carry) {
+    const auto offset = g.row_offsets(row);
+    const int64_t low = Reverse ? -(at + n - 1) : at;
+    const E* x = g.base[0] + offset[0] + low;
+    E* y = write ? g.base[1] + offset[1] + low : nullptr;
+    scan_stretch<E, Op, Reverse>(x, y, n, stream, carry);
+  };
+  const int64_t bytes = g.rows * g.n * 2 * int64_t(sizeof(E));
+  const int threads = num_threads();
+  if (g.rows >= 4 * threads || g.n <= 2 * kPiece || threads == 1) {
+    // Large pieces: where a thread leaves off and another goes on, the prefetchers have guessed in
+    // vain. Eight a thread are fine; rows in turns take 1.4 times as long.
+    const int64_t small = g.rows * (1 << 16) / bytes;
+    const int64_t grain = std::max<int64_t>({1, small, g.rows / (8 * threads)});
+    parallel_for(g.rows, grain, bytes, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        Carry carry;
+        scan(row, 0, g.n, true, carry);
+      }
+      if (stream) stream_fence();
+    });
+    return;
+  }
+  // Long rows, in pieces: a first pass finds what each adds to c3, a second one, from the cache,
+  // writes. Carries are handed on in order.
+  const int64_t pieces = (g.n + kPiece - 1) / kPiece;
+  Turns<C> turns;
+  parallel_for(g.rows * pieces, 1, bytes, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / pieces, first = task % pieces * kPiece;
+      const int64_t last = std::min(first + kPiece, g.n);
+      C total[kPiece / kChunk];
+      for (int64_t at = first; at < last; at += kChunk) {
+        Carry alone;
+        scan(row, at, std::min(kChunk, last - at), false, alone);
+        total[(at - first) / kChunk] = alone.block == 0 ? alone.c3 : alone.c2;
+      }
+      Carry carry;
+      turns.take(task, [&](C c3) {
+        if (first > 0) carry.c3 = c3;
+        c3 = carry.c3;
+        for (int64_t at = first; at < last; at += kChunk)
+          c3 = Op::apply(c3, total[(at - first) / kChunk]);
+        return c3;
+      });
+      scan(row, first, last - first, true, carry);
+    }
+    if (stream) stream_fence();
+  });
+}
+
+}  // namespace gradplan
