@@ -78,6 +78,9 @@ class LineWriter {
     pending_[l] = rest;
     squares_[l] = 0;
     if (whole == 0) return;
+    // The address translation of the next page, in time: a streaming store would wait for it.
+    const char* soon = next_[l] + (backwards_ ? -1024 : 1024);
+    if ((reinterpret_cast<uintptr_t>(soon) & 4095) < 512) __builtin_prefetch(soon);
     // The line that was begun first lies at the low end of the row, or (backwards) at the high end.
     char* from = backwards_ ? row + kRow - whole : row;
     char* to = backwards_ ? next_[l] + rest : next_[l] - bytes;

@@ -83,22 +83,49 @@ struct LogScanPolicy : LevelGains {
   static V join(const V& l, const Gain<V>& gain, const V& v) {
     return l + exp_difference(gain.from, gain.to) * v;
   }
+  // The running maximum before each step and after the last, and the factors and summands of S.
+  struct Terms {
+    Lanes<C> maximum[kLanes + 1], a[kLanes], b[kLanes];
+  };
+
+  // Hasty arithmetic is right unless a NaN comes up: that of the input, or the difference of two
+  // infinities.
+  template <bool Hasty>
+  GP_INLINE static bool find_terms(Terms& terms, const Square<C>& square, int count) {
+    using V = Lanes<C>;
+    for (int i = 0; i < count; ++i) {
+      const V x = square.get(i), m = terms.maximum[i];
+      terms.maximum[i + 1] = Hasty ? select(x > m, x, m) : Maximum::apply(m, x);
+    }
+    MaskOf<V> met_nan(IntOf<C>(0));
+#pragma GCC unroll 1
+    for (int i = 0; i < count; ++i) {
+      const V x = square.get(i), m = terms.maximum[i];
+      const V distance = Hasty ? x - m : select(x == m, V(C(0)), x - m);
+      const V d = bitcast<C>(bitcast<IntOf<C>>(distance) | bitcast<IntOf<C>>(V(C(-0.0))));
+      if constexpr (Hasty) met_nan = met_nan | (d != d);
+      const V e = gp_exp_low(d);
+      const auto rises = x > m;
+      terms.a[i] = select(rises, e, V(C(1)));
+      terms.b[i] = select(rises, V(C(1)), e);
+    }
+    return !Hasty || mask_bits(met_nan) == 0;
+  }
+
+  __attribute__((noinline)) static void find_terms_with_care(Terms& terms, const Square<C>& square,
+                                                             int count) {
+    find_terms<false>(terms, square, count);
+  }
+
   template <bool Emit, bool Summary, class State>
   void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
     using V = Lanes<C>;
-    V maximum[kLanes + 1], a[kLanes], b[kLanes];
-    maximum[0] = s.memory.level;
-    for (int i = 0; i < count; ++i) maximum[i + 1] = Maximum::apply(maximum[i], squares[0].get(i));
-    s.memory.level = maximum[count];
-#pragma GCC unroll 1
-    for (int i = 0; i < count; ++i) {
-      const V x = squares[0].get(i), m = maximum[i], down = x - m;
-      const auto rises = x > m;
-      // -|x - m|, and 0 where they are equal.
-      const V e = gp_exp_low(select(x == m, V(C(0)), select(rises, -down, down)));
-      a[i] = select(rises, e, V(C(1)));
-      b[i] = select(rises, V(C(1)), e);
-    }
+    Terms terms;
+    terms.maximum[0] = s.memory.level;
+    if (!find_terms<true>(terms, squares[0], count)) find_terms_with_care(terms, squares[0], count);
+    s.memory.level = terms.maximum[count];
+    V* a = terms.a;
+    const V *b = terms.b, *maximum = terms.maximum;
     if constexpr (Summary) {
       V l = s.l;
       for (int i = 0; i < count; ++i) l = first && i == 0 ? b[i] : b[i] + a[i] * l;

@@ -25,7 +25,7 @@ struct BatchScan {
   using C = ComputeOf<E>;
   using Part = Native<C>;
   using NativeMask = Native<IntOf<C>>;
-  static constexpr int W = Lanes<C>::kWidth, kBlocks = kBatchBlocks;
+  static constexpr int W = Lanes<C>::kWidth;
 
   struct Carry {
     C c2 = Op::template identity<C>(), c3 = c2;
@@ -34,39 +34,51 @@ struct BatchScan {
 
   // y[i] = c3 o (c2 o (c1 o local[i])) for the `count` elements at x, at most a batch; x and y are
   // their lowest addresses. Without y nothing but the carry is computed.
-  static void run(const E* x, E* y, int64_t count, bool stream, Carry& carry) {
-    alignas(64) E padded[kBatch];
-    const int64_t skip = Reverse ? kBatch - count : 0;
-    if (count < kBatch) {
-      std::memset(static_cast<void*>(padded), 0, sizeof padded);
-      std::memcpy(static_cast<void*>(padded + skip), x, size_t(count) * sizeof(E));
-      x = padded;
-    }
+  static void run(const E* x, E* y, int64_t count, StreamWriter<E>* stream, Carry& carry) {
+    const Batch batch{x, y, count, int((count + kBlock - 1) / kBlock), stream};
     const Carry before = carry;
-    const Output output{y, skip, skip + count, stream};
-    if (!attempt<true>(x, output, carry)) {
+    if (!attempt<true>(batch, carry)) {
       carry = before;
-      attempt<false>(x, output, carry);
+      attempt<false>(batch, carry);
     }
   }
 
  private:
-  // Elements [first, last) of the batch go to y.
-  struct Output {
+  struct Batch {
+    const E* x;
     E* y;
-    int64_t first, last;
-    bool stream;
+    int64_t count;
+    int blocks;               // numbered upwards in memory
+    StreamWriter<E>* stream;  // null: the output stays in the cache
+
+    // Where block b begins. The last one of the scan may be short: backwards it is the lowest, and
+    // begins in front of x.
+    int64_t begin(int b) const { return Reverse ? count - (blocks - b) * kBlock : b * kBlock; }
+    // Its elements that exist: [first, last).
+    int64_t first(int b) const { return std::max<int64_t>(0, -begin(b)); }
+    int64_t last(int b) const { return std::min(kBlock, count - begin(b)); }
   };
 
   // Hasty arithmetic is right where no NaN comes up; false, and nothing is written, where one does.
   template <bool Hasty>
-  __attribute__((noinline)) static bool attempt(const E* x, const Output& output, Carry& carry) {
-    Square<C> local[kBlocks];  // [place in the group][group], and blocks, all as in memory
-    alignas(64) C c1[kBlocks][kLanes];
-    C c2[kBlocks], c3[kBlocks], total[kBlocks];
+  __attribute__((noinline)) static bool attempt(const Batch& batch, Carry& carry) {
+    Square<C> local[kBatchBlocks];  // [place in the group][group], and blocks, all as in memory
+    alignas(64) C c1[kBatchBlocks][kLanes];
+    C c2[kBatchBlocks], c3[kBatchBlocks], total[kBatchBlocks];
     NativeMask met_nan{};
-    for (int b = 0; b < kBlocks; ++b) scan_groups<Hasty>(x + b * kBlock, local[b], met_nan);
-    for (int b = 0; b < kBlocks; ++b) {
+    for (int b = 0; b < batch.blocks; ++b) {
+      const int64_t first = batch.first(b), last = batch.last(b);
+      if (last - first == kBlock) {
+        scan_groups<Hasty>(batch.x + batch.begin(b), local[b], met_nan);
+      } else {
+        alignas(64) E padded[kBlock];
+        for (E& e : padded) store_element(&e, C(1));
+        std::copy(batch.x + batch.begin(b) + first, batch.x + batch.begin(b) + last,
+                  padded + first);
+        scan_groups<Hasty>(padded, local[b], met_nan);
+      }
+    }
+    for (int b = 0; b < batch.blocks; ++b) {
       C running = Op::template identity<C>();
       for (int i = 0; i < kLanes; ++i) {
         const int group = Reverse ? kLanes - 1 - i : i;
@@ -76,8 +88,8 @@ struct BatchScan {
       total[b] = running;
     }
     bool ordinary = !any_bit(met_nan);
-    for (int i = 0; i < kBlocks; ++i) {
-      const int b = Reverse ? kBlocks - 1 - i : i;
+    for (int i = 0; i < batch.blocks; ++i) {
+      const int b = Reverse ? batch.blocks - 1 - i : i;
       c2[b] = carry.c2;
       c3[b] = carry.c3;
       carry.c2 = Op::apply(carry.c2, total[b]);
@@ -90,21 +102,19 @@ struct BatchScan {
       }
     }
     if (!ordinary) return false;
-    if (output.y == nullptr) return true;
-    for (int b = 0; b < kBlocks; ++b) {
-      const int64_t from = std::max(output.first - b * kBlock, int64_t{0});
-      const int64_t to = std::min(output.last - b * kBlock, kBlock);
-      if (from >= to) continue;
+    if (batch.y == nullptr) return true;
+    for (int b = 0; b < batch.blocks; ++b) {
+      const int64_t first = batch.first(b), last = batch.last(b);
       alignas(64) E staged[kBlock];
-      E* y = output.y + (b * kBlock + from - output.first);
-      const bool direct = !output.stream && to - from == kBlock;
-      const bool first = bits_equal(c3[b], Op::template identity<C>());
-      (first ? emit<Hasty, false> : emit<Hasty, true>)(local[b], c1[b], c2[b], c3[b],
-                                                       direct ? y : staged);
-      if (output.stream)
-        stream_copy(staged + from, y, to - from);
+      E* y = batch.y + (batch.begin(b) + first);
+      const bool direct = !batch.stream && last - first == kBlock;
+      const bool has_c3 = !bits_equal(c3[b], Op::template identity<C>());
+      (has_c3 ? emit<Hasty, true> : emit<Hasty, false>)(local[b], c1[b], c2[b], c3[b],
+                                                        direct ? y : staged);
+      if (batch.stream)
+        batch.stream->put(staged + first, y, last - first);
       else if (!direct)
-        std::memcpy(static_cast<void*>(y), staged + from, size_t(to - from) * sizeof(E));
+        std::copy(staged + first, staged + last, y);
     }
     return true;
   }
@@ -122,7 +132,8 @@ struct BatchScan {
   }
 
   template <bool Hasty>
-  GP_INLINE static void scan_groups(const E* x, Square<C>& local, NativeMask& met_nan) {
+  __attribute__((noinline)) static void scan_groups(const E* x, Square<C>& local,
+                                                    NativeMask& met_nan) {
     for (int lane = 0; lane < kLanes; lane += W) {
       Part running;
       for (int k = 0; k < kLanes; k += W) {
@@ -169,7 +180,7 @@ struct BatchScan {
 
 // A row or a part of one that starts with a chunk; x and y are the lowest addresses.
 template <class E, class Op, bool Reverse>
-void scan_stretch(const E* x, E* y, int64_t n, bool stream,
+void scan_stretch(const E* x, E* y, int64_t n, StreamWriter<E>* stream,
                   typename BatchScan<E, Op, Reverse>::Carry& carry) {
   for (int64_t at = 0; at < n; at += kBatch) {
     const int64_t count = std::min(kBatch, n - at), low = Reverse ? n - at - count : at;
@@ -192,8 +203,9 @@ void scan_rows(const Geometry<E, 2>& g) {
   using C = ComputeOf<E>;
   using Carry = typename BatchScan<E, Op, Reverse>::Carry;
   constexpr int64_t kPiece = (1 << 17) / int64_t(sizeof(E));  // stays in the second-level cache
-  const bool stream = g.bytes() >= kStreamBytes;
-  const auto scan = [&](int64_t row, int64_t at, int64_t n, bool write, Carry& carry) {
+  const bool large = g.bytes() >= kStreamBytes;
+  const auto scan = [&](int64_t row, int64_t at, int64_t n, StreamWriter<E>* stream, bool write,
+                        Carry& carry) {
     const auto offset = g.row_offsets(row);
     const int64_t low = Reverse ? -(at + n - 1) : at;
     const E* x = g.base[0] + offset[0] + low;
@@ -208,11 +220,12 @@ void scan_rows(const Geometry<E, 2>& g) {
     const int64_t small = g.rows * (1 << 16) / bytes;
     const int64_t grain = std::max<int64_t>({1, small, g.rows / (8 * threads)});
     parallel_for(g.rows, grain, bytes, [&](int64_t begin, int64_t end) {
+      StreamWriter<E> stream;
       for (int64_t row = begin; row < end; ++row) {
         Carry carry;
-        scan(row, 0, g.n, true, carry);
+        scan(row, 0, g.n, large ? &stream : nullptr, true, carry);
       }
-      if (stream) stream_fence();
+      if (large) stream_fence();
     });
     return;
   }
@@ -221,13 +234,14 @@ void scan_rows(const Geometry<E, 2>& g) {
   const int64_t pieces = (g.n + kPiece - 1) / kPiece;
   Turns<C> turns;
   parallel_for(g.rows * pieces, 1, bytes, [&](int64_t begin, int64_t end) {
+    StreamWriter<E> stream;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t row = task / pieces, first = task % pieces * kPiece;
       const int64_t last = std::min(first + kPiece, g.n);
       C total[kPiece / kChunk];
       for (int64_t at = first; at < last; at += kChunk) {
         Carry alone;
-        scan(row, at, std::min(kChunk, last - at), false, alone);
+        scan(row, at, std::min(kChunk, last - at), nullptr, false, alone);
         total[(at - first) / kChunk] = alone.block == 0 ? alone.c3 : alone.c2;
       }
       Carry carry;
@@ -238,9 +252,9 @@ void scan_rows(const Geometry<E, 2>& g) {
           c3 = Op::apply(c3, total[(at - first) / kChunk]);
         return c3;
       });
-      scan(row, first, last - first, true, carry);
+      scan(row, first, last - first, large ? &stream : nullptr, true, carry);
     }
-    if (stream) stream_fence();
+    if (large) stream_fence();
   });
 }
 

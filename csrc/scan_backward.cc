@@ -79,29 +79,65 @@ struct CumprodBackward {
 
   template <bool Emit, bool Summary, class State>
   void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
+    const bool ordinary = factors_are_ordinary(s.memory.x, squares[1], count);
+    (ordinary ? &steps<true, Emit, Summary, State> : &steps<false, Emit, Summary, State>)(
+        s, squares, count, first);
+  }
+
+ private:
+  // Are all factors of these steps so far from zero and overflow that sixteen of them can be
+  // multiplied as they are? A product of mantissas is rounded like the product itself.
+  static bool factors_are_ordinary(const Lanes<C>& before, const Square<C>& x, int count) {
+    using V = Lanes<C>;
+    constexpr C kMost = sizeof(C) == 4 ? C(0x1p7) : C(0x1p60);
+    MaskOf<V> outside(IntOf<C>(0));
+    for (int i = 0; i < count; ++i) {
+      const V a = i == 0 ? before : x.get(i - 1), size = absolute(a);
+      // NaN fails both comparisons.
+      outside = outside | ~((size >= V(1 / kMost)) & (size <= V(kMost)));
+    }
+    return mask_bits(outside) == 0;
+  }
+
+  GP_INLINE static Lanes<C> absolute(const Lanes<C>& v) {
+    using I = Lanes<IntOf<C>>;
+    return bitcast<C>(bitcast<IntOf<C>>(v) & I(std::numeric_limits<IntOf<C>>::max()));
+  }
+
+  template <bool Ordinary, bool Emit, bool Summary, class State>
+  __attribute__((noinline)) static void steps(State& s, Square<C>* squares, int count, bool first) {
     using V = Lanes<C>;
     const V zero = V(C(0));
     V a = s.memory.x, t = s.t, l = s.l;
     // The product of the square's factors: mantissas of 16 factors cannot underflow, so it is
     // enough to renormalise at the end. Zeros are set aside: they win, also over infinities.
-    V mantissa = V(C(1));
+    V product = s.gain.m;
     auto exponent = s.gain.e;
-    auto any_zero = s.gain.m == zero;
+    auto any_zero = product == zero;
     for (int i = 0; i < count; ++i) {
       const V dy = squares[0].get(i), x = squares[1].get(i);
       // A carry that passes a zero is missing behind it, even if it has overflowed.
-      const auto blocked = a == zero;
+      const auto blocked = Ordinary ? MaskOf<V>(IntOf<C>(0)) : a == zero;
+      const auto pass = [&](const V& carry) {
+        const V sum = dy + a * carry;
+        return Ordinary ? sum : select(blocked, dy, sum);
+      };
       if constexpr (Emit) {
         const V y = squares[2].get(i);
-        t = select(first && i == 0 ? blocked | ~s.has_t : blocked, dy, dy + a * t);
+        const V next = pass(t);
+        t = first && i == 0 ? select(s.has_t, next, dy) : next;
         squares[3].set(i, select(y == zero, zero, y * t));
       }
       if constexpr (Summary) {
-        l = first && i == 0 ? dy : select(blocked, dy, dy + a * l);
-        const Scaled<V> factor = split(a);
-        any_zero = any_zero | blocked;
-        mantissa = i == 0 ? s.gain.m * factor.m : mantissa * factor.m;
-        exponent = exponent + factor.e;
+        l = first && i == 0 ? dy : pass(l);
+        if constexpr (Ordinary) {
+          product = product * a;
+        } else {
+          const Scaled<V> factor = split(a);
+          any_zero = any_zero | blocked;
+          product = product * factor.m;
+          exponent = exponent + factor.e;
+        }
       }
       a = x;
     }
@@ -109,7 +145,7 @@ struct CumprodBackward {
     if constexpr (Emit) s.t = t;
     if constexpr (Summary) {
       s.l = l;
-      s.gain = split(select(any_zero, zero, mantissa));
+      s.gain = split(select(any_zero, zero, product));
       s.gain.e = s.gain.e + exponent;
     }
   }
