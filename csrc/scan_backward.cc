@@ -80,8 +80,8 @@ struct CumprodBackward {
   template <bool Emit, bool Summary, class State>
   void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
     const bool ordinary = factors_are_ordinary(s.memory.x, squares[1], count);
-    (ordinary ? &steps<true, Emit, Summary, State> : &steps<false, Emit, Summary, State>)(
-        s, squares, count, first);
+    (ordinary ? &steps<true, Emit, Summary, State>
+              : &steps<false, Emit, Summary, State>)(s, squares, count, first);
   }
 
  private:

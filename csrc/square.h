@@ -155,12 +155,20 @@ struct LaneView {
   }
 };
 
+// Rows that are read downwards are prefetched, so far ahead and into the second-level cache: the
+// hardware does it for rising addresses only. (cumprod backward: 1.75 -> 0.95 ns an element for
+// 4096 x 4000; 1.6 -> 1.45 for 4096 x 4096, whose rows crowd each other out of the first level.)
+constexpr int64_t kPrefetchSquares = 16;
+
 template <class E>
 GP_INLINE void load_rows(const LaneView<E>& view, int64_t first, Square<ComputeOf<E>>& square) {
   using C = ComputeOf<E>;
   constexpr int W = Lanes<C>::kWidth;
   const bool backwards = view.step < 0;
   const int64_t offset = backwards ? -first - (kLanes - 1) : first;
+  if (backwards)
+    for (int l = 0; l < kLanes; ++l)
+      __builtin_prefetch(view.lane[l] + offset - kPrefetchSquares * kLanes, 0, 2);
   for (int lane = 0; lane < kLanes; lane += W) {
     for (int column = 0; column < kLanes; column += W) {
       Native<C> r[W];
