@@ -15,7 +15,7 @@ import numpy as np
 
 from gradplan.engines import BoundKernel
 from gradplan.spec import Op, Operand, Role
-from gradplan.tensors import READERS, WRITERS, framework_of, tensor_name
+from gradplan.tensors import CALL_GLOBALS, READERS, WRITERS, framework_of, tensor_name
 from gradplan.vocabulary import Error, InvalidProblem
 
 Call = Callable[..., Any]
@@ -30,6 +30,7 @@ def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tupl
         kernel.recover,
         _Allocator(operands),
         functools.partial(reject, op.plan_name, operands),
+        functools.partial(_reject_positional, op.plan_name, [o.name for o in operands]),
         [o.shape for o in operands],
         [o.kinds[0].dtype for o in operands],
     )
@@ -92,6 +93,11 @@ def _cleaned(failure: Exception) -> Exception:
     return failure.with_traceback(None) if isinstance(failure, Error) else failure
 
 
+CALL_GLOBALS.update(
+    empty=np.empty, zeros=np.zeros, readers=READERS, writers=WRITERS, cleaned=_cleaned
+)
+
+
 @functools.cache
 def _compiled(
     plan: str, tensors: tuple[str, ...], operands: tuple[tuple[str, Role], ...]
@@ -112,14 +118,19 @@ def _compiled(
     ]
     for i, (name, role) in enumerate(operands):
         what = tensor_name(plan, name)
+        # What _torch_reader and _torch_writer ask, here to save their calls.
+        odd = f"type({name}) is not Tensor or {name}.is_neg()"
         if role is Role.IN:
-            body.append(f"if type({name}) is not ndarray: {adapted(name, 'readers', what)}")
+            body.append(
+                f"if type({name}) is not ndarray and ({odd}): {adapted(name, 'readers', what)}"
+            )
             continue
         new = "zeros" if role is Role.INOUT else "empty"
         body += [
             f"given_{name} = {name}",
             f"if {name} is None: {name} = given_{name} = {new}(shapes[{i}], dtypes[{i}])",
-            f"elif type({name}) is not ndarray: {adapted(name, 'writers', what)}",
+            f"elif type({name}) is not ndarray and ({odd} or {name}.requires_grad):",
+            f"    {adapted(name, 'writers', what)}",
         ]
     body += [
         f"if workspace is not None: {adapted('workspace', 'writers', f'{plan}: workspace')}",
@@ -131,7 +142,7 @@ def _compiled(
         "return " + ", ".join(f"given_{name}" for name in outputs),
     ]
     lines = [
-        "def bind(kernel, recover, allocate, reject, shapes, dtypes):",
+        "def bind(kernel, recover, allocate, reject, reject_positional, shapes, dtypes):",
         f"    def call({everything}, workspace=None):",
         *(f"        {line}" for line in body),
         f"    def run(*args, {', '.join(f'{name}=None' for name in tensors)},",
@@ -142,17 +153,9 @@ def _compiled(
         *(f"        {line}" for line in body),
         "    return call, run",
     ]
-    context: dict[str, Any] = {
-        "ndarray": np.ndarray,
-        "empty": np.empty,
-        "zeros": np.zeros,
-        "readers": READERS,
-        "writers": WRITERS,
-        "cleaned": _cleaned,
-        "reject_positional": functools.partial(_reject_positional, plan, names),
-    }
-    exec(compile("\n".join(lines), f"<gradplan {plan}>", "exec"), context)
-    return cast(Callable[..., tuple[Call, Call]], context["bind"])
+    made: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<gradplan {plan}>", "exec"), CALL_GLOBALS, made)
+    return cast(Callable[..., tuple[Call, Call]], made["bind"])
 
 
 def _any_is_none(names: Sequence[str]) -> str:

@@ -95,6 +95,7 @@ def _reader_for(cls: type) -> _Adapter:
     if _is_torch(cls):
         torch = sys.modules["torch"]
         plain = cls in (torch.Tensor, torch.nn.Parameter)
+        CALL_GLOBALS["Tensor"] = torch.Tensor
         return _torch_reader if plain else _torch_subclass_reader
     if _is_tracer(cls):
         return _refuse_tracer
@@ -117,6 +118,9 @@ def _writer_for(cls: type) -> _Adapter:
         return _refuse_immutable
     return reader
 
+
+CALL_GLOBALS: dict[str, Any] = {"ndarray": np.ndarray, "Tensor": None}
+"""The globals of generated calls; `Tensor` is PyTorch's, once one has been seen."""
 
 READERS = _Adapters(_reader_for)
 WRITERS = _Adapters(_writer_for)
