@@ -2,6 +2,7 @@
 // embedding_backward is as well.
 #include "row_gather.h"
 #include "row_sum_of.h"
+#include "scalar_sums.h"
 #include "segment_runs.h"
 #include "segment_sum.h"
 
@@ -11,6 +12,8 @@ namespace {
 constexpr int64_t kTileBytes = 4096;     // columns of one task, so that wide rows are shared out
 constexpr int64_t kTaskBytes = 1 << 16;  // rows of one task at least
 constexpr int kMostBlocks = 8;           // of a long run that one task sums
+// Sums without sorting have a cost for every row, with it for every member.
+constexpr int64_t kMostRowsPerScalar = 4;
 
 // Everything that is known when the plan is selected.
 struct BoundSum {
@@ -20,7 +23,7 @@ struct BoundSum {
   int64_t rows;     // S
   int64_t width;    // D
   IndexSort sort;
-  bool carry_values = false;  // the sort moves values instead of positions
+  bool scalars = false;  // single elements, added without sorting
   int64_t long_runs_at = 0;
   int64_t partial_at = 0;
   int64_t workspace_size = 0;
@@ -49,7 +52,14 @@ BoundSum plan_sum(const Problem& problem, const SegmentSum& op) {
   b.tiles = (width + b.tile_width - 1) / b.tile_width;
   if (n == 0) return b;
 
-  b.carry_values = !op.sorted && width == 1 && item <= (b.sort.narrow() ? 4 : 8);
+  b.scalars = !op.sorted && width == 1 && rows <= kMostRowsPerScalar * n;
+  if (b.scalars) {
+    b.workspace_size = visit_element(b.element, [&](auto* e) {
+      using E = std::remove_pointer_t<decltype(e)>;
+      return ScalarSums<ComputeOf<E>>::workspace_size(rows);
+    });
+    return b;
+  }
   b.long_runs_at = op.sorted ? 0 : (b.sort.workspace_size() + 63) / 64 * 64;
   const int64_t runs = n / kBatch;  // at most this many are longer than a batch
   b.partial_at = (b.long_runs_at + runs * int64_t(sizeof(LongRun)) + 63) / 64 * 64;
@@ -169,28 +179,18 @@ void sort_and_sum(const BoundSum& b, const IndexView<I>& ids, const Operand& inp
     return K(range.selects(id) ? id : range.rows);
   };
   int64_t kept = 0;
-  if (!b.carry_values) {
-    auto* entry = b.sort.run<K>(key_of, [](int64_t i) { return K(i); }, workspace, kept);
-    sum_sorted(b, SortedPositions<K>{entry}, kept, input, output, workspace);
-    return;
-  }
-  const auto sorted = [&](auto bits) {
-    using Bits = decltype(bits);
-    const Bits* value = input.as<const Bits>();
-    const int64_t stride = input.stride[0];
-    auto* entry =
-        b.sort.run<K>(key_of, [=](int64_t i) { return K(value[i * stride]); }, workspace, kept);
-    const int64_t strides[2] = {int64_t(sizeof(SortEntry<K>) / sizeof(Bits)), 1};
-    const Operand values{&entry->payload, input.dtype, 2, input.shape, strides};
-    sum_sorted(b, SortedValues<K>{entry}, kept, values, output, workspace);
-  };
-  if (item_size(b.element) == 2) {
-    sorted(uint16_t{});
-  } else if (item_size(b.element) == 4) {
-    sorted(uint32_t{});
-  } else if constexpr (sizeof(K) == 8) {
-    sorted(uint64_t{});
-  }
+  auto* entry = b.sort.run<K>(key_of, [](int64_t i) { return K(i); }, workspace, kept);
+  sum_sorted(b, SortedPositions<K>{entry}, kept, input, output, workspace);
+}
+
+template <class I>
+void sum_scalars(const BoundSum& b, const IndexView<I>& ids, const Operand& input,
+                 const Operand& output, char* workspace) {
+  visit_element(b.element, [&](auto* e) {
+    using E = std::remove_pointer_t<decltype(e)>;
+    ScalarSums<ComputeOf<E>>(workspace, b.rows)
+        .template run<E>(input, ids, b.op.rule.range.padding, output, b.op.accumulate);
+  });
 }
 
 template <class I>
@@ -206,6 +206,8 @@ void run_sum(const BoundSum& b, const Operand* operands, char* workspace) {
     const int64_t first = lower_bound(all, 0, b.members, 0);
     const int64_t last = lower_bound(all, first, b.members, b.rows);
     sum_sorted(b, SortedIds<I>{ids, first}, last - first, input, output, workspace);
+  } else if (b.scalars) {
+    sum_scalars(b, ids, input, output, workspace);
   } else if (b.sort.narrow()) {
     sort_and_sum<uint32_t>(b, ids, input, output, workspace);
   } else {

@@ -28,14 +28,6 @@ struct SortedPositions {
   GP_INLINE int64_t position(int64_t i) const { return int64_t(entry[i].payload); }
 };
 
-// Entries that carry the member's value instead of its position: they are the input.
-template <class K>
-struct SortedValues {
-  const SortEntry<K>* entry;
-  GP_INLINE int64_t key(int64_t i) const { return int64_t(entry[i].key); }
-  GP_INLINE int64_t position(int64_t i) const { return i; }
-};
-
 // The first i in [begin, end) with key(i) >= key; near to begin it is found at once.
 template <class Source>
 int64_t lower_bound(const Source& source, int64_t begin, int64_t end, int64_t key) {
