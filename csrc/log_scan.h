@@ -83,66 +83,95 @@ struct LogScanPolicy : LevelGains {
   static V join(const V& l, const Gain<V>& gain, const V& v) {
     return l + exp_difference(gain.from, gain.to) * v;
   }
-  // The running maximum before each step and after the last, and the factors and summands of S.
+  // The running maximum after each step, and the factors and summands of S.
   struct Terms {
-    Lanes<C> maximum[kLanes + 1], a[kLanes], b[kLanes];
+    Lanes<C> maximum[kLanes], a[kLanes], b[kLanes];
   };
 
   // Hasty arithmetic is right unless a NaN comes up: that of the input, or the difference of two
-  // infinities.
-  template <bool Hasty>
-  GP_INLINE static bool find_terms(Terms& terms, const Square<C>& square, int count) {
+  // infinities. Without rises, which are rare, the maximum is `level` and all factors are 1.
+  template <bool Hasty, bool Rises>
+  GP_INLINE static bool find_terms(Terms& terms, const Lanes<C>& level, const Square<C>& square,
+                                   int count) {
     using V = Lanes<C>;
-    for (int i = 0; i < count; ++i) {
-      const V x = square.get(i), m = terms.maximum[i];
-      terms.maximum[i + 1] = Hasty ? select(x > m, x, m) : Maximum::apply(m, x);
+    if constexpr (Rises) {
+      V running = level;
+      for (int i = 0; i < count; ++i) {
+        const V x = square.get(i);
+        running = Hasty ? select(x > running, x, running) : Maximum::apply(running, x);
+        terms.maximum[i] = running;
+      }
     }
     MaskOf<V> met_nan(IntOf<C>(0));
 #pragma GCC unroll 1
     for (int i = 0; i < count; ++i) {
-      const V x = square.get(i), m = terms.maximum[i];
-      const V distance = Hasty ? x - m : select(x == m, V(C(0)), x - m);
-      const V d = bitcast<C>(bitcast<IntOf<C>>(distance) | bitcast<IntOf<C>>(V(C(-0.0))));
+      const V x = square.get(i), m = Rises && i > 0 ? terms.maximum[i - 1] : level;
+      V d = Hasty ? x - m : select(x == m, V(C(0)), x - m);
+      if constexpr (Rises)  // -|d|
+        d = bitcast<C>(bitcast<IntOf<C>>(d) | bitcast<IntOf<C>>(V(C(-0.0))));
       if constexpr (Hasty) met_nan = met_nan | (d != d);
       const V e = gp_exp_low(d);
-      const auto rises = x > m;
-      terms.a[i] = select(rises, e, V(C(1)));
-      terms.b[i] = select(rises, V(C(1)), e);
+      if constexpr (Rises) {
+        const auto rises = x > m;
+        terms.a[i] = select(rises, e, V(C(1)));
+        terms.b[i] = select(rises, V(C(1)), e);
+      } else {
+        terms.b[i] = e;
+      }
     }
     return !Hasty || mask_bits(met_nan) == 0;
   }
 
-  __attribute__((noinline)) static void find_terms_with_care(Terms& terms, const Square<C>& square,
-                                                             int count) {
-    find_terms<false>(terms, square, count);
+  // S at every step into `sums`, and the log of it to the output.
+  template <bool Emit, bool Summary, bool Rises, class State>
+  GP_INLINE static void sum_up(State& s, Terms& terms, Square<C>* squares, int count, bool first) {
+    using V = Lanes<C>;
+    const auto pass = [&](int i, const V& carry) {
+      return terms.b[i] + (Rises ? terms.a[i] * carry : carry);
+    };
+    V l = s.l, t = s.t;
+    for (int i = 0; i < count; ++i) {
+      const V b = terms.b[i];
+      if constexpr (Summary) l = first && i == 0 ? b : pass(i, l);
+      if constexpr (Emit) {
+        t = first && i == 0 ? select(s.has_t, pass(i, t), b) : pass(i, t);
+        terms.b[i] = t;
+      }
+    }
+    if constexpr (Summary) s.l = l;
+    if constexpr (Emit) {
+      s.t = t;
+      const V level = s.memory.level;
+      // S is at least 1 and finite, or the maximum is NaN.
+#pragma GCC unroll 1
+      for (int i = 0; i < count; ++i)
+        squares[1].set(i, (Rises ? terms.maximum[i] : level) + gp_log_normal(terms.b[i]));
+    }
   }
 
   template <bool Emit, bool Summary, class State>
   void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
     using V = Lanes<C>;
+    const V level = s.memory.level;
+    MaskOf<V> rises(IntOf<C>(0));
+    for (int i = 0; i < count; ++i) rises = rises | ~(squares[0].get(i) <= level);
     Terms terms;
-    terms.maximum[0] = s.memory.level;
-    if (!find_terms<true>(terms, squares[0], count)) find_terms_with_care(terms, squares[0], count);
-    s.memory.level = terms.maximum[count];
-    V* a = terms.a;
-    const V *b = terms.b, *maximum = terms.maximum;
-    if constexpr (Summary) {
-      V l = s.l;
-      for (int i = 0; i < count; ++i) l = first && i == 0 ? b[i] : b[i] + a[i] * l;
-      s.l = l;
+    if (mask_bits(rises) == 0 && find_terms<true, false>(terms, level, squares[0], count)) {
+      sum_up<Emit, Summary, false>(s, terms, squares, count, first);
+    } else {
+      rising_square<Emit, Summary>(s, terms, squares, count, first);
     }
-    if constexpr (Emit) {
-      V t = s.t;
-      for (int i = 0; i < count; ++i) {
-        const V next = b[i] + a[i] * t;
-        t = first && i == 0 ? select(s.has_t, next, b[i]) : next;
-        a[i] = t;
-      }
-      s.t = t;
-      // S is at least 1 and finite, or the maximum is NaN.
-#pragma GCC unroll 1
-      for (int i = 0; i < count; ++i) squares[1].set(i, maximum[i + 1] + gp_log_normal(a[i]));
-    }
+  }
+
+ private:
+  template <bool Emit, bool Summary, class State>
+  __attribute__((noinline)) static void rising_square(State& s, Terms& terms, Square<C>* squares,
+                                                      int count, bool first) {
+    const Lanes<C> level = s.memory.level;
+    if (!find_terms<true, true>(terms, level, squares[0], count))
+      find_terms<false, true>(terms, level, squares[0], count);
+    s.memory.level = terms.maximum[count - 1];
+    sum_up<Emit, Summary, true>(s, terms, squares, count, first);
   }
 };
 
