@@ -1,6 +1,7 @@
 // embedding and embedding_backward; and the gather that segment_sum_backward is as well.
 #include "row_gather.h"
 #include "segment_sum.h"
+#include "streams.h"
 
 namespace gradplan {
 namespace {
@@ -66,6 +67,7 @@ GP_INLINE void copy_bytes(char* to, const char* from, int64_t bytes) {
 
 // Rows that are written through the cache.
 struct CachedRow {
+  GP_INLINE static void prepare(const char*, int64_t) {}
   GP_INLINE static void copy(char* to, const char* from, int64_t bytes) {
     copy_bytes(to, from, bytes);
   }
@@ -79,6 +81,11 @@ struct StreamedRow {
   // A vector type, and not an array of bytes: that would pass through memory in halves.
   using Vector = NativeVector<uint8_t>;
 
+  // Rows follow one another: the next page will be written soon.
+  GP_INLINE static void prepare(const char* to, int64_t bytes) {
+    const char* soon = to + kPage;
+    if (reinterpret_cast<intptr_t>(soon) % kPage < bytes) touch_pages(soon, 1);
+  }
   GP_INLINE static void copy(char* to, const char* from, int64_t bytes) {
     const int64_t head = head_bytes(to, bytes);
     if (head > 0) copy_bytes(to, from, head);
@@ -125,6 +132,7 @@ void gather_rows(const Copy& call, const IndexView<I>& ids) {
       }
       const int64_t id = ids[n];
       char* to = call.rows + n * call.rows_stride + begin;
+      Row::prepare(to, bytes);
       if (call.range.selects(id)) {
         Row::copy(to, call.table + id * call.table_stride + begin, bytes);
       } else {
