@@ -251,6 +251,13 @@ def float_values(kind: gp.ElementKind, shape: tuple[int, ...], style: str, seed:
     if style == "ties":
         small = rng.integers(-2, 3, shape).astype(kind.dtype)
         return np.where(rng.random(shape) < 0.1, kind.dtype.type(-0.0), small)
+    if style == "rare":  # rows of ordinary values that a few others come into
+        x = (1 + rng.standard_normal(shape) / 8).astype(kind.dtype)
+        values = words(special_values(kind))
+        for row in words(x).reshape(-1, shape[-1]):
+            count = int(rng.integers(0, 4))
+            row[rng.integers(0, len(row), count)] = values[rng.integers(0, len(values), count)]
+        return x
     x = (rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 3, shape)).astype(kind.dtype)
     if style == "special" and x.size:
         values = special_values(kind)

@@ -168,6 +168,20 @@ def test_long_rows_have_the_bits_of_the_reference(op: Op, function: Function, ax
 
 
 @all_elements
+@pytest.mark.parametrize(("op", "function"), SCANS, ids=[f.name for _, f in SCANS])
+def test_a_few_special_values_in_long_rows(
+    op: Op, function: Function, element: gp.ElementKind
+) -> None:
+    """Kernels that take ordinary values the short way notice all others, wherever they stand."""
+    shapes = [(60, 256), (60, 300), (60, 1024), (40, 1300), (20, 4097), (6, 9000), (2, 140_000)]
+    problems = [
+        Case(op, line_problem(op, function, shape, 1, element=element), seed, "rare")
+        for seed, shape in enumerate(shapes)
+    ]
+    assert report(mismatches(builds(), problems)) == ""
+
+
+@all_elements
 @all_functions
 def test_lines_and_columns_have_the_same_bits_alone(
     op: Op, function: Function, element: gp.ElementKind
