@@ -7,6 +7,7 @@ is made of operators that have derivatives, so any order works.
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from torch.autograd import forward_ad
 from gradplan.spec import OPS, Op
 from gradplan.torch.operators import LIBRARY, OPERATORS, Operator
 from gradplan.torch.rules import CONVENTIONS, RULES, Linear, Rule, Values
+from gradplan.vocabulary import Unsupported
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:
@@ -40,6 +42,12 @@ def _forward_of(backward: Operator) -> Operator:
         and op.gradient.op == backward.op.name
         and not any(t.ascending for t in op.tensors)
     )
+
+
+def _is_differentiable(op: Op) -> bool:
+    """Does it declare a gradient, or is it one?"""
+    gradients = {other.gradient.op for other in OPS.values() if other.gradient is not None}
+    return op.gradient is not None or op.name in gradients
 
 
 class Derivative:
@@ -147,6 +155,8 @@ def make_apply(operator: Operator) -> Callable[..., Any]:
     The code is generated for the same reason as in operators.py: for small tensors gathering
     arguments in loops costs more than the kernel.
     """
+    if not _is_differentiable(operator.op):
+        return functools.partial(_refuse_gradient, operator.name)
     first_order = operator.op.gradient is not None
     derivative = OfForward(operator) if first_order else OfBackward(operator)
     layout = _Layout(derivative)
@@ -215,6 +225,10 @@ def make_apply(operator: Operator) -> Callable[..., Any]:
     # dispatcher has done that before it comes here, and the short way excludes them.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
     return apply
+
+
+def _refuse_gradient(name: str, *arguments: Any) -> Any:
+    raise Unsupported(f"{name}: no gradient is declared; detach its inputs")
 
 
 def _compiled(source: str) -> Callable[..., Any]:
