@@ -1,6 +1,7 @@
 // What the forward and the backward scans share.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "tensor.h"
@@ -13,6 +14,11 @@ inline std::pair<int64_t, int64_t> rows_and_length(const Shape& shape, int axis)
   for (int d = 0; d < int(shape.size()); ++d) (d == axis ? n : rows) *= shape[d];
   return {rows, n};
 }
+
+// cumsum, cumprod, cummax or cummin (`kind`) of tensors of one element type. Apart from the other
+// scans: it is compiled once, and by itself.
+BoundKernel bind_prefix_scan(const std::string& kind, Dtype element, const Shape& shape, int axis,
+                             bool reverse, int x, int y);
 
 BoundKernel bind_scan_backward(const Problem& problem);
 

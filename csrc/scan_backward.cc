@@ -228,15 +228,11 @@ BoundKernel bind_scan_backward(const Problem& problem) {
   const Shape shape = problem.shape[0];
   const auto [rows, n] = rows_and_length(shape, axis);
   const int dy = problem.at("dy"), x = problem.at("x"), y = problem.at("y"), dx = problem.at("dx");
+  if (kind == "cumsum")
+    return bind_prefix_scan(kind, problem.dtypes[0][0], shape, axis, !reverse, dy, dx);
   return visit_element(problem.dtypes[0][0], [&, rows = rows, n = n](auto* tag) -> BoundKernel {
     using E = std::remove_pointer_t<decltype(tag)>;
     using C = ComputeOf<E>;
-    if (kind == "cumsum") {
-      return {[=](const Operand* t, char* workspace) {
-                prefix_scan<Sum>(Geometry<E, 2>({&t[dy], &t[dx]}, axis, !reverse), workspace);
-              },
-              prefix_scan_workspace<C>(rows, n)};
-    }
     if (kind == "cumprod") {
       return {[=](const Operand* t, char* workspace) {
                 launch_recurrence(CumprodBackward<E>{},
