@@ -71,9 +71,13 @@ exhaustive: $(CREATED) ## check exp and log over all 2^32 floats
 	@$(BIN)/cmake --build build/exhaustive --target exhaustive -j $(JOBS)
 	@build/exhaustive/exhaustive
 
+# One instruction set is enough to look for mistakes in; with sanitizers each takes minutes to build.
+SANITIZED_BUILDS ?= $(if $(filter x86_64,$(shell uname -m)),x86-64-v3)
+
 sanitize: $(INSTALLED) $(TESTABLE) ## run the test suite on a build with sanitizers
 	@echo "== building with address and undefined-behaviour sanitizers"
-	@$(CMAKE) -B build/sanitize -DGRADPLAN_SANITIZE=ON --log-level=WARNING
+	@$(CMAKE) -B build/sanitize -DGRADPLAN_SANITIZE=ON \
+		-DGRADPLAN_ISA_BUILDS=$(SANITIZED_BUILDS) --log-level=WARNING
 	@$(BIN)/cmake --build build/sanitize -j $(JOBS)
 	@rm -rf build/sanitized && mkdir -p build/sanitized && cp -r src/gradplan build/sanitized/
 	@$(BIN)/cmake --install build/sanitize --prefix build/sanitized > /dev/null

@@ -113,12 +113,15 @@ GP_INLINE Float widen_half(Half h) {
 #endif
 }
 
-GP_INLINE Half narrow_half(Float f) {  // NaN comes out canonical
+// NaN comes out canonical, unless the caller says that there is none.
+template <bool kNan>
+GP_INLINE Half narrow_half(Float f) {
+#if defined(__F16C__)
+  if constexpr (kNan) f = f != f ? (Float)splat(0x7fc00000) : f;
+#endif
 #if defined(__AVX512F__)
-  f = f != f ? (Float)splat(0x7fc00000) : f;
   return (Half)_mm512_cvtps_ph((__m512)f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #elif defined(__F16C__)
-  f = f != f ? (Float)splat(0x7fc00000) : f;
   return (Half)_mm256_cvtps_ph((__m256)f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else
   const Word bits = (Word)f;
@@ -143,10 +146,11 @@ GP_INLINE Float widen_bfloat(Half h) {
 #endif
 }
 
+template <bool kNan>
 GP_INLINE Half narrow_bfloat(Float f) {
   const Word bits = (Word)f;
   Word o = (bits + splat(0x7fff) + ((bits >> 16) & 1)) >> 16;
-  o = (Int)(f != f) ? splat(0x7fc0) : o;
+  if constexpr (kNan) o = (Int)(f != f) ? splat(0x7fc0) : o;
 #if defined(__AVX2__) && !defined(__AVX512F__)
   return (Half)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)o),
                                 _mm256_extracti128_si256((__m256i)o, 1));
@@ -169,19 +173,26 @@ GP_INLINE Native<double> load_part(const double* p) {
   return *reinterpret_cast<const NativeVector<double>::unaligned*>(p);
 }
 
-// What a native vector of compute values is in memory, rounded and with canonical NaN.
-GP_INLINE detail::Half pack_part(const F16*, Native<float> v) { return detail::narrow_half(v); }
-GP_INLINE detail::Half pack_part(const BF16*, Native<float> v) { return detail::narrow_bfloat(v); }
-GP_INLINE Native<float> pack_part(const float*, Native<float> v) {
-  return v != v ? std::numeric_limits<float>::quiet_NaN() - Native<float>{} : v;
+// What a native vector of compute values is in memory: rounded, and with canonical NaN, unless the
+// caller knows that there is none.
+template <bool kNan = true>
+GP_INLINE detail::Half pack_part(const F16*, Native<float> v) {
+  return detail::narrow_half<kNan>(v);
 }
-GP_INLINE Native<double> pack_part(const double*, Native<double> v) {
-  return v != v ? std::numeric_limits<double>::quiet_NaN() - Native<double>{} : v;
+template <bool kNan = true>
+GP_INLINE detail::Half pack_part(const BF16*, Native<float> v) {
+  return detail::narrow_bfloat<kNan>(v);
+}
+template <bool kNan = true, class C>
+  requires std::is_floating_point_v<C>
+GP_INLINE Native<C> pack_part(const C*, Native<C> v) {
+  if constexpr (kNan) v = v != v ? std::numeric_limits<C>::quiet_NaN() - Native<C>{} : v;
+  return v;
 }
 
-template <class E>
+template <bool kNan = true, class E>
 GP_INLINE void store_part(E* p, Native<ComputeOf<E>> v) {
-  auto packed = pack_part(p, v);
+  const auto packed = pack_part<kNan>(p, v);
   std::memcpy(static_cast<void*>(p), &packed, sizeof packed);
 }
 

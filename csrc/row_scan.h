@@ -167,11 +167,7 @@ struct BatchScan {
         }
         transpose<C>(r);
         for (int i = 0; i < W; ++i) {
-          E* to = y + (lane + i) * kLanes + place;
-          if constexpr (Hasty && std::is_same_v<E, C>)
-            *reinterpret_cast<typename NativeVector<C>::unaligned*>(to) = r[i];
-          else
-            store_part(to, r[i]);  // makes NaN canonical
+          store_part<!Hasty>(y + (lane + i) * kLanes + place, r[i]);
         }
       }
     }
