@@ -56,23 +56,23 @@ void for_each_run(const std::array<const Operand*, K>& operands, F&& f) {
   const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
   const int64_t tiles = (n + tile_n - 1) / tile_n;
   const int64_t item = item_size(operands[0]->dtype);
-  const int64_t grain = std::max<int64_t>(1, kPackedRun / (tile_rows * tile_n));
+  const int64_t tasks = count / (rows * n) * row_tiles * tiles;
+  const int64_t grain = long_grain(tasks, kPackedRun / (tile_rows * tile_n));
 
-  parallel_for(count / (rows * n) * row_tiles * tiles, grain, count * item * K,
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t t = begin; t < end; ++t) {
-                   const int64_t column = t % tiles * tile_n;
-                   const int64_t row = t / tiles % row_tiles * tile_rows;
-                   const int64_t outer = t / (tiles * row_tiles);
-                   Offsets at = dims.offsets((outer * rows + row) * n + column);
-                   const int64_t length = std::min(tile_n, n - column);
-                   for (int64_t r = std::min(tile_rows, rows - row); r > 0; --r) {
-                     f(at, step, length);
-                     for (int k = 0; k < K; ++k) at[k] += row_step[k];
-                   }
-                 }
-                 stream_fence();
-               });
+  parallel_for(tasks, grain, count * item * K, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t column = t % tiles * tile_n;
+      const int64_t row = t / tiles % row_tiles * tile_rows;
+      const int64_t outer = t / (tiles * row_tiles);
+      Offsets at = dims.offsets((outer * rows + row) * n + column);
+      const int64_t length = std::min(tile_n, n - column);
+      for (int64_t r = std::min(tile_rows, rows - row); r > 0; --r) {
+        f(at, step, length);
+        for (int k = 0; k < K; ++k) at[k] += row_step[k];
+      }
+    }
+    stream_fence();
+  });
 }
 
 }  // namespace gradplan

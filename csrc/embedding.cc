@@ -116,7 +116,8 @@ struct StreamedRow {
 template <class Row, class I>
 void gather_rows(const Copy& call, const IndexView<I>& ids) {
   const int64_t tiles = (call.bytes + kTileBytes - 1) / kTileBytes;
-  const int64_t grain = std::max<int64_t>(1, kPieceBytes / std::min(call.bytes, kTileBytes));
+  const int64_t grain =
+      long_grain(ids.count * tiles, kPieceBytes / std::min(call.bytes, kTileBytes));
   const int64_t ahead = std::clamp<int64_t>(8192 / call.bytes, 1, 16);
   parallel_for(ids.count * tiles, grain, ids.count * call.bytes, [=](int64_t task, int64_t end) {
     int64_t n = task / tiles;

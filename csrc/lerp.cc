@@ -1,8 +1,8 @@
 // lerp, y = a + w (b - a), and its gradient.
 #include <cmath>
 
-#include "access.h"
 #include "elementwise.h"
+#include "streams.h"
 
 namespace gradplan {
 namespace {
@@ -46,6 +46,7 @@ void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y,
   if (stride != std::array<int64_t, 3>{1, 1, 1}) {
     for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
   } else if (stream) {
+    touch_pages(y, n);
     in_lanes(n, elements_to_line(y), some,
              [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(y + i, lanes(i)); });
   } else {
@@ -92,6 +93,8 @@ __attribute__((noinline)) void lerp_backward_run(double param, const E* dy, E* d
   if (stride != std::array<int64_t, 3>{1, 1, 1}) {
     for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
   } else if (stream && streamable(db + elements_to_line(da))) {
+    touch_pages(da, n);
+    touch_pages(db, n);
     in_lanes(n, elements_to_line(da), some, [&](int64_t i) GP_INLINE_LAMBDA {
       const auto v = load_lanes(dy + i);
       stream_lanes(da + i, rest * v);

@@ -211,10 +211,7 @@ void scan_rows(const Geometry<E, 2>& g) {
   const int64_t bytes = g.rows * g.n * 2 * int64_t(sizeof(E));
   const int threads = num_threads();
   if (g.rows >= 4 * threads || g.n <= 2 * kPiece || threads == 1) {
-    // Large pieces: where a thread leaves off and another goes on, the prefetchers have guessed in
-    // vain. Eight a thread are fine; rows in turns take 1.4 times as long.
-    const int64_t small = g.rows * (1 << 16) / bytes;
-    const int64_t grain = std::max<int64_t>({1, small, g.rows / (8 * threads)});
+    const int64_t grain = long_grain(g.rows, g.rows * (1 << 16) / bytes);
     parallel_for(g.rows, grain, bytes, [&](int64_t begin, int64_t end) {
       StreamWriter<E> stream;
       for (int64_t row = begin; row < end; ++row) {

@@ -134,7 +134,7 @@ void visit_lines(const Geometry<E, K>& geometry, OnLine&& line, OnStrip&& strip)
   const int64_t columns = geometry.outer.extent.empty() ? 1 : geometry.outer.extent.back();
 
   if ((contiguous && n >= kShortLine) || columns < kLanes) {
-    const int64_t grain = std::max<int64_t>(1, (1 << 16) / (n * int64_t(sizeof(E))));
+    const int64_t grain = long_grain(rows, (1 << 16) / (n * int64_t(sizeof(E))));
     parallel_for(rows, grain, bytes, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const auto offset = geometry.row_offsets(r);

@@ -148,14 +148,18 @@ def _copy(cell: Cell, tensors: Mapping[str, Array], total: int) -> Call:
     factor of 1.6 here. In the same memory the limit and the kernel are equally lucky.
     """
     copy = cpu.load()["gradplan_copy"]
+    half = max(total // 2, 1)
     outputs = {o.name for o in cell.op.operands(cell.descriptor()) if not o.is_input}
-    sources = _Cycle([_as_bytes(x) for name, x in tensors.items() if name not in outputs])
-    targets = _Cycle([_as_bytes(x) for name, x in tensors.items() if name in outputs])
-    pairs, left = [], max(total // 2, 1)
-    while left > 0:
-        count = min(left, sources.room(), targets.room())
-        pairs.append((sources.take(count), targets.take(count)))
-        left -= count
+    sources = _memory([x for name, x in tensors.items() if name not in outputs], half)
+    targets = _memory([x for name, x in tensors.items() if name in outputs], half)
+    pairs = []
+    while sources and targets:
+        count = min(sources[0].size, targets[0].size)
+        pairs.append((sources[0][:count], targets[0][:count]))
+        for arrays in (sources, targets):
+            arrays[0] = arrays[0][count:]
+            if not arrays[0].size:
+                del arrays[0]
 
     def run() -> None:
         for source, target in pairs:
@@ -165,26 +169,16 @@ def _copy(cell: Cell, tensors: Mapping[str, Array], total: int) -> Call:
     return run
 
 
-def _as_bytes(x: Array) -> Array:
-    return x.reshape(-1).view(np.uint8)
-
-
-class _Cycle:
-    """Memory that is handed out from its start to its end, and again."""
-
-    def __init__(self, arrays: list[Array]) -> None:
-        self._arrays = [x for x in arrays if x.size]
-        self._which = self._at = 0
-
-    def room(self) -> int:
-        return self._arrays[self._which].size - self._at
-
-    def take(self, count: int) -> Array:
-        part = self._arrays[self._which][self._at : self._at + count]
-        self._at += count
-        if self.room() == 0:
-            self._which, self._at = (self._which + 1) % len(self._arrays), 0
-        return part
+def _memory(arrays: list[Array], size: int) -> list[Array]:
+    """`size` bytes of these arrays, and new ones where they are too small."""
+    found = []
+    for x in arrays:
+        found.append(x.reshape(-1).view(np.uint8)[:size])
+        size -= found[-1].size
+    if size > 0:
+        found.append(data.empty((size,), np.dtype(np.uint8)))
+        found[-1].fill(1)
+    return [x for x in found if x.size]
 
 
 def _peers(cell: Cell, tensors: Mapping[str, Array]) -> tuple[dict[str, Call], dict[str, str]]:
