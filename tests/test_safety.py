@@ -409,14 +409,14 @@ def test_memory_that_cannot_be_had_is_a_memory_error() -> None:
     """A workspace of many gigabytes, for inputs that repeat one element."""
     n = 1 << 40
     desc = gp.UnsortedSegmentSumDescriptor(
-        num_inputs=n, embedding_dim=1, num_segments=4, element="f64"
+        num_inputs=n, embedding_dim=2, num_segments=4, element="f64"
     )
     plan = gp.UnsortedSegmentSumPlan.select(desc)
     assert plan.workspace_size > n
-    output = np.full((4, 1), 7.0)
+    output = np.full((4, 2), 7.0)
     with pytest.raises(MemoryError):
         plan.run(
-            input=np.broadcast_to(np.float64(1), (n, 1)),
+            input=np.broadcast_to(np.float64(1), (n, 2)),
             segment_ids=np.broadcast_to(np.int64(1), (n,)),
             output=output,
         )
@@ -432,10 +432,10 @@ def test_memory_limits_of_the_process_give_memory_errors() -> None:
 import resource, numpy as np, gradplan as gp
 rng = np.random.default_rng(0)
 n = 1 << 22
-x, ids = np.ones((n, 1), np.float64), rng.integers(0, 1000, n)
-out = np.full((1000, 1), 7.0)
+x, ids = np.ones((n, 2), np.float64), rng.integers(0, 1000, n)
+out = np.full((1000, 2), 7.0)
 plan = gp.UnsortedSegmentSumPlan.select(gp.UnsortedSegmentSumDescriptor(
-    num_inputs=n, embedding_dim=1, num_segments=1000, element="f64"))
+    num_inputs=n, embedding_dim=2, num_segments=1000, element="f64"))
 small = gp.unsorted_segment_sum(x[:9], ids[:9], 1000)
 gp.cumsum(np.ones((600, 600), np.float32))  # the team is there before memory is short
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
