@@ -82,7 +82,7 @@ sanitize: $(INSTALLED) $(TESTABLE) ## run the test suite on a build with sanitiz
 	@rm -rf build/sanitized && mkdir -p build/sanitized && cp -r src/gradplan build/sanitized/
 	@$(BIN)/cmake --install build/sanitize --prefix build/sanitized > /dev/null
 	@echo "== testing"
-	@PYTHONPATH=build/sanitized ASAN_OPTIONS=detect_leaks=0 \
+	@PYTHONPATH=build/sanitized ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 		$(BIN)/python -m pytest $(PYTEST_ARGS)
 
