@@ -41,9 +41,12 @@ struct Geometry {
         continue;
       }
       n = first.shape[d];
+      for (int k = 0; k < K; ++k) step[k] = strides[k];
+    }
+    if (reverse && rows * n > 0) {  // empty tensors may have no address
       for (int k = 0; k < K; ++k) {
-        step[k] = reverse ? -strides[k] : strides[k];
-        if (reverse) base[k] += strides[k] * (n - 1);
+        base[k] += step[k] * (n - 1);
+        step[k] = -step[k];
       }
     }
     if (n == 1)
