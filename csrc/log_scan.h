@@ -122,7 +122,7 @@ struct LogScanPolicy : LevelGains {
     return !Hasty || mask_bits(met_nan) == 0;
   }
 
-  // S at every step into `sums`, and the log of it to the output.
+  // S at every step, which takes the place of its summands, and M + log(S) to the output.
   template <bool Emit, bool Summary, bool Rises, class State>
   GP_INLINE static void sum_up(State& s, Terms& terms, Square<C>* squares, int count, bool first) {
     using V = Lanes<C>;

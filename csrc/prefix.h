@@ -102,4 +102,12 @@ struct Minimum {
   }
 };
 
+template <class Op, bool Hasty, class V>
+GP_INLINE V apply_either(const V& a, const V& b) {
+  if constexpr (Hasty)
+    return Op::apply_hastily(a, b);
+  else
+    return Op::apply(a, b);
+}
+
 }  // namespace gradplan

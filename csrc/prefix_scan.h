@@ -61,10 +61,7 @@ struct PrefixKernel {
 
   template <bool Hasty>
   GP_INLINE static V apply(const V& a, const V& b) {
-    if constexpr (Hasty)
-      return Op::apply_hastily(a, b);
-    else
-      return Op::apply(a, b);
+    return apply_either<Op, Hasty>(a, b);
   }
 
   // False if hasty arithmetic met a NaN: then nothing has changed but the output square.

@@ -125,10 +125,7 @@ struct BatchScan {
 
   template <bool Hasty, class V>
   GP_INLINE static V apply(const V& a, const V& b) {
-    if constexpr (Hasty)
-      return Op::apply_hastily(a, b);
-    else
-      return Op::apply(a, b);
+    return apply_either<Op, Hasty>(a, b);
   }
 
   template <bool Hasty>
@@ -166,9 +163,7 @@ struct BatchScan {
           if constexpr (HasC3) r[i] = apply<Hasty>(v3, r[i]);
         }
         transpose<C>(r);
-        for (int i = 0; i < W; ++i) {
-          store_part<!Hasty>(y + (lane + i) * kLanes + place, r[i]);
-        }
+        for (int i = 0; i < W; ++i) store_part<!Hasty>(y + (lane + i) * kLanes + place, r[i]);
       }
     }
   }

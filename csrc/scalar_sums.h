@@ -74,8 +74,8 @@ class ScalarSums {
     std::fill(total, total + rows, C(0));
     for (int64_t i = 0; i < ids.count; ++i) {
       // Whatever is outside of our rows, below or above them, is large as an unsigned number.
-      const uint64_t own = uint64_t(ids[i] - first),
-                     dummy = uint64_t(rows) + uint64_t(i) % kDummies;
+      const uint64_t own = uint64_t(ids[i]) - uint64_t(first);
+      const uint64_t dummy = uint64_t(rows) + uint64_t(i) % kDummies;
       const int64_t row = int64_t(std::min(own, dummy));
       ScalarSum<C>& s = sums[row];
       if (s.is_full()) [[unlikely]]
