@@ -79,8 +79,9 @@ void check_tensor(const CallContract& contract, const TensorContract& want, cons
          t.strides != nullptr ? t.strides : want.packed_stride.data()};
 }
 
-// First and one past the last byte; an empty tensor has none.
+// First and one past the last byte; an empty tensor has none, nor has one that was left out.
 std::pair<intptr_t, intptr_t> span(const Operand& t) {
+  if (t.data == nullptr) return {0, 0};
   int64_t low = 0, high = 0;
   for (int d = 0; d < t.rank; ++d) {
     if (t.shape[d] == 0) return {0, 0};
@@ -110,7 +111,12 @@ const char* dtype_name(Dtype d) { return kDtypes[int(d)].name; }
 
 void CallContract::check(const DLTensor* const* given, Operand* operands) const {
   const int count = int(tensors.size());
-  for (int i = 0; i < count; ++i) check_tensor(*this, tensors[i], *given[i], operands[i]);
+  for (int i = 0; i < count; ++i) {
+    if (given[i] != nullptr)
+      check_tensor(*this, tensors[i], *given[i], operands[i]);
+    else
+      operands[i] = {nullptr, tensors[i].dtypes[0], 0, nullptr, nullptr};
+  }
   for (int i = 0; i < count; ++i) {
     const TensorContract& want = tensors[i];
     if (want.role == Role::kInput) continue;

@@ -19,6 +19,7 @@ struct TensorContract {
   Shape shape;
   Shape packed_stride;         // of a C-contiguous tensor: most calls match it
   std::vector<int> may_equal;  // positions of inputs whose memory this output may be
+  bool dispensable = false;    // an output that a call may leave out
 };
 
 struct CallContract {
@@ -26,7 +27,7 @@ struct CallContract {
   std::vector<TensorContract> tensors;
   int64_t workspace_size = 0;
 
-  // Fills operands (one per tensor) or throws PlanError.
+  // Fills operands (one per tensor) or throws PlanError. A tensor that is left out is null.
   void check(const DLTensor* const* given, Operand* operands) const;
 
   // A workspace is scratch: no tensor of the call may lie in it.

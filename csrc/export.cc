@@ -104,6 +104,10 @@ const DLTensor* tensor_argument(const std::string& plan, const std::string& name
                                         argument.GetTypeKey());
 }
 
+bool is_none(ffi::AnyView argument) {
+  return argument.type_index() == ffi::TypeIndex::kTVMFFINone;
+}
+
 constexpr int kMaxTensors = 8;
 
 ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
@@ -148,6 +152,7 @@ ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
     const int64_t workspace =
         bound.workspace_size == 0 ? 0 : bound.workspace_size + int64_t(kWorkspaceAlignment);
     contract->workspace_size = workspace;
+    for (int i : bound.dispensable) contract->tensors[i].dispensable = true;
     ffi::Function run = ffi::Function::FromPacked([contract, launch = std::move(bound.launch)](
                                                       ffi::PackedArgs args, ffi::Any*) {
       translate_errors([&] {
@@ -158,11 +163,14 @@ ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
                                                 std::to_string(args.size()) + " arguments");
         const DLTensor* given[kMaxTensors];
         Operand checked[kMaxTensors];
-        for (int i = 0; i < count; ++i)
-          given[i] = tensor_argument(contract->plan, contract->tensors[i].name, args[i]);
+        for (int i = 0; i < count; ++i) {
+          const bool left_out = contract->tensors[i].dispensable && is_none(args[i]);
+          given[i] = left_out
+                         ? nullptr
+                         : tensor_argument(contract->plan, contract->tensors[i].name, args[i]);
+        }
         contract->check(given, checked);
-        const bool own =
-            args.size() == count || args[count].type_index() == ffi::TypeIndex::kTVMFFINone;
+        const bool own = args.size() == count || is_none(args[count]);
         if (!own)
           contract->check_workspace(checked,
                                     *tensor_argument(contract->plan, "workspace", args[count]));

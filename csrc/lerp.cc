@@ -109,25 +109,60 @@ __attribute__((noinline)) void lerp_backward_run(double param, const E* dy, E* d
   }
 }
 
+// One of the two gradients alone.
+template <class E>
+__attribute__((noinline)) void scale_run(double param, bool complement, const E* dy, E* dx,
+                                         const std::array<int64_t, 2>& stride, int64_t n,
+                                         bool stream) {
+  using C = ComputeOf<E>;
+  const Lanes<C> factor = complement ? C(1) - C(param) : C(param);
+  auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA {
+    store_any(dx + i * stride[1], stride[1], count,
+              factor * load_any(dy + i * stride[0], stride[0], count, 0));
+  };
+  auto lanes = [&](int64_t i) GP_INLINE_LAMBDA { return factor * load_lanes(dy + i); };
+  if (stride != std::array<int64_t, 2>{1, 1}) {
+    for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
+  } else if (stream) {
+    touch_pages(dx, n);
+    in_lanes(n, elements_to_line(dx), some,
+             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(dx + i, lanes(i)); });
+  } else {
+    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { store_lanes(dx + i, lanes(i)); });
+  }
+}
+
 BoundKernel bind_lerp_backward(const Problem& problem) {
   check_kind(problem);
   const int dy = problem.at("dy"), da = problem.at("da"), db = problem.at("db");
   const double param = problem.real("param");
   const int64_t count = count_elements(problem.shape[dy]);
-  return {[=](const Operand* operands, char*) {
+  auto launch = [=](const Operand* operands, char*) {
     visit_element(operands[dy].dtype, [&](auto* element) {
       using E = std::remove_pointer_t<decltype(element)>;
       const E* pdy = operands[dy].as<E>();
       E* pda = operands[da].as<E>();
       E* pdb = operands[db].as<E>();
-      const bool stream = 2 * count * int64_t(sizeof(E)) >= kStreamBytes;
-      for_each_run<3>({&operands[dy], &operands[da], &operands[db]},
-                      [&](const auto& at, const auto& stride, int64_t n) {
-                        lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride,
-                                             n, stream);
-                      });
+      if (pda != nullptr && pdb != nullptr) {
+        const bool stream = 2 * count * int64_t(sizeof(E)) >= kStreamBytes;
+        for_each_run<3>({&operands[dy], &operands[da], &operands[db]},
+                        [&](const auto& at, const auto& stride, int64_t n) {
+                          lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride,
+                                               n, stream);
+                        });
+      } else if (pda != nullptr || pdb != nullptr) {
+        const bool complement = pda != nullptr;
+        E* dx = complement ? pda : pdb;
+        const bool stream = count * int64_t(sizeof(E)) >= kStreamBytes;
+        for_each_run<2>({&operands[dy], &operands[complement ? da : db]},
+                        [&](const auto& at, const auto& stride, int64_t n) {
+                          scale_run<E>(param, complement, pdy + at[0], dx + at[1], stride, n,
+                                       stream);
+                        });
+      }
     });
-  }};
+  };
+  return {launch, 0, {da, db}};
 }
 
 }  // namespace

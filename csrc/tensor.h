@@ -77,6 +77,7 @@ using Launch = std::function<void(const Operand* operands, char* workspace)>;
 struct BoundKernel {
   Launch launch;
   int64_t workspace_size = 0;
+  std::vector<int> dispensable = {};  // outputs that a call may leave out: their data is null
 };
 
 struct KernelDefinition {

@@ -27,8 +27,9 @@ class BoundKernel:
     """A kernel for one problem.
 
     `run` takes the plan's tensors in declared order and then the workspace (or None); it checks
-    them all before it writes anything. `recover` is called with what `run` raised and the same
-    arguments; it returns None if it could finish the call, and otherwise what to raise.
+    them all before it writes anything. An output may be None, which leaves it out, where the kernel
+    allows that. `recover` is called with what `run` raised and the same arguments; it returns None
+    if it could finish the call, and otherwise what to raise.
     """
 
     run: Callable[..., Any]

@@ -8,7 +8,6 @@ is made of operators that have derivatives, so any order works.
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -125,7 +124,7 @@ def _rule_of(backward: Operator) -> Rule:
 # Functions of autograd -----------------------------------------------------------------------
 
 
-class _Layout:
+class Layout:
     """What a Function keeps from the forward call to the backward, in which order."""
 
     def __init__(self, derivative: Derivative) -> None:
@@ -142,7 +141,7 @@ class _Layout:
         self.conventions = {name: CONVENTIONS[name] for name in wanted if name in CONVENTIONS}
         # Sizes that only this operator's inputs have are options of the one that it leads to.
         self.sizes = {
-            name: next(f"{t.function_name}.shape[0]" for t in operator.tensors if t.axes[0] == name)
+            name: next(t.name for t in operator.tensors if t.axes[0] == name)
             for name in wanted
             if name not in self.conventions
         }
@@ -150,27 +149,29 @@ class _Layout:
 
 
 def make_apply(operator: Operator) -> Callable[..., Any]:
-    """`apply(run, *arguments)`: `run(*arguments)`, with derivatives recorded.
-
-    The code is generated for the same reason as in operators.py: for small tensors gathering
-    arguments in loops costs more than the kernel.
-    """
+    """`apply(run, *arguments)`: `run(*arguments)`, with derivatives recorded."""
     if not _is_differentiable(operator.op):
         return functools.partial(_refuse_gradient, operator.name)
     first_order = operator.op.gradient is not None
     derivative = OfForward(operator) if first_order else OfBackward(operator)
-    layout = _Layout(derivative)
+    layout = Layout(derivative)
     names, count = layout.names, len(layout.names)
     outputs = [t.name for t in operator.outputs]
-    grads = [f"grad_{i}" for i in range(len(outputs))]
-    kept = [t.function_name for t in layout.inputs] + ["result"] * len(layout.outputs)
-    options = [p.name for p in operator.options] + list(layout.sizes.values())
-    tensors = [t.function_name for t in operator.tensors]
-    arguments = ", ".join(operator.arguments)
+    kept = [names.index(t.name) for t in layout.inputs]
 
     def values(ctx: Any, named: Sequence[str], saved: Sequence[Any]) -> dict[str, Any]:
         scalars = zip([*layout.options, *layout.sizes], ctx.options, strict=True)
         return {**layout.conventions, **dict(scalars), **dict(zip(named, saved, strict=True))}
+
+    def forward(ctx: Any, run: Callable[..., Any], *arguments: Any) -> Any:
+        result = run(*arguments)
+        sizes = (arguments[names.index(name)].shape[0] for name in layout.sizes.values())
+        ctx.options = (*arguments[count:], *sizes)
+        results = _as_tuple(result)
+        ctx.save_for_backward(*(arguments[i] for i in kept), *results[: len(layout.outputs)])
+        if forward_ad._current_level >= 0:
+            ctx.save_for_forward(*arguments[:count], *results)
+        return result
 
     def pull(ctx: Any, *grads: Any) -> Any:
         pulled = derivative.pull(values(ctx, layout.tensors, ctx.saved_tensors), grads)
@@ -184,45 +185,20 @@ def make_apply(operator: Operator) -> Callable[..., Any]:
         }
         return derivative.push(v, given)
 
-    source = f"""
-    def bind(forward_ad, as_tuple):
-        def forward(ctx, run, {arguments}):
-            result = run({arguments})
-            ctx.options = ({", ".join(options)},)
-            {f"ctx.save_for_backward({', '.join(kept)})" if kept else ""}
-            if forward_ad._current_level >= 0:
-                ctx.save_for_forward({", ".join(tensors)}, *as_tuple(result))
-            return result
-        return forward
-    """
-    methods = {"forward": _compiled(source)(forward_ad, _as_tuple), "backward": pull, "jvp": jvp}
-    if isinstance(derivative, OfForward):
-        # The same as `pull`, in one expression.
-        cotangents = dict(zip(derivative.cotangents, grads, strict=True))
-        at = {name: f"saved[{i}]" for i, name in enumerate(layout.tensors)}
-        at |= {name: f"o[{i}]" for i, name in enumerate([*layout.options, *layout.sizes])}
-        at |= {name: repr(value) for name, value in layout.conventions.items()} | cotangents
-        given = ", ".join(at[name] for name in derivative.backward.names)
-        results = [f"result_{name}" for name in derivative.inputs]
-        returned = [f"result_{name}" if name in derivative.inputs else "None" for name in names]
-        returned = ["None", *returned, *("None" for _ in layout.options)]
-        source = f"""
-        def bind(call):
-            def backward(ctx, {", ".join(grads)}):
-                {"saved = ctx.saved_tensors" if kept else ""}
-                o = ctx.options
-                {", ".join(results)} = call({given})
-                return {", ".join(returned)}
-            return backward
-        """
-        methods["backward"] = _compiled(source)(derivative.backward.call)
+    methods = {"forward": forward, "backward": pull, "jvp": jvp}
     function: Any = type(
         f"gradplan_{operator.name}",
         (torch.autograd.Function,),
         {name: staticmethod(method) for name, method in methods.items()},
     )
-    # torch.autograd.Function.apply would look for transforms (vmap, grad) around the call; the
-    # dispatcher has done that before it comes here, and the short way excludes them.
+    return plain_apply(function)
+
+
+def plain_apply(function: Any) -> Callable[..., Any]:
+    """`function.apply` without its look for transforms (vmap, grad) around the call.
+
+    The dispatcher has done that before it comes here, and the short way excludes them.
+    """
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
     return apply
 
@@ -231,15 +207,8 @@ def _refuse_gradient(name: str, *arguments: Any) -> Any:
     raise Unsupported(f"{name}: no gradient is declared; detach its inputs")
 
 
-def _compiled(source: str) -> Callable[..., Any]:
-    scope: dict[str, Any] = {"__name__": __name__}
-    exec(compile(textwrap.dedent(source), "<gradplan.torch>", "exec"), scope)
-    bind: Callable[..., Any] = scope["bind"]
-    return bind
-
-
 def _register(operator: Operator) -> None:
-    apply = operator.apply
+    apply = make_apply(operator)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
         grad, forward_grad = _C.is_grad_enabled(), _C._is_fwd_grad_enabled()

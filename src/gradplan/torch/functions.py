@@ -79,6 +79,9 @@ def cumsum(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> Any
     >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
     tensor([6, 5, 3])
     """
+    short = dtype is None and type(dim) is int
+    if short and (known := _known_cumsum(x, dim, reverse)) is not None:
+        return known
     if dtype is not None:
         x = x.to(dtype)
     elif x.is_cuda:
@@ -98,6 +101,9 @@ def cumprod(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> An
     >>> x.grad
     tensor([ 1., 12.,  0.])
     """
+    short = dtype is None and type(dim) is int
+    if short and (known := _known_cumprod(x, dim, reverse)) is not None:
+        return known
     if dtype is not None:
         x = x.to(dtype)
     elif x.is_cuda:
@@ -113,6 +119,8 @@ def cummax(x: Any, dim: int, reverse: bool = False) -> Any:
     >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
     tensor([1., 3., 3., 4.])
     """
+    if type(dim) is int and (known := _known_cummax(x, dim, reverse)) is not None:
+        return known
     if x.dtype not in _ELEMENTS:
         return _pytorch_scan(torch.cummax, x, dim, reverse)
     return _cummax(x, _axis("cummax", x, dim), reverse)
@@ -124,6 +132,8 @@ def cummin(x: Any, dim: int, reverse: bool = False) -> Any:
     >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0)
     tensor([3., 1., 1., 0.])
     """
+    if type(dim) is int and (known := _known_cummin(x, dim, reverse)) is not None:
+        return known
     if x.dtype not in _ELEMENTS:
         return _pytorch_scan(torch.cummin, x, dim, reverse)
     return _cummin(x, _axis("cummin", x, dim), reverse)
@@ -135,6 +145,8 @@ def logcumsumexp(x: Any, dim: int, reverse: bool = False) -> Any:
     >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
     tensor([ -inf, 1000., 1000.])
     """
+    if type(dim) is int and (known := _known_logcumsumexp(x, dim, reverse)) is not None:
+        return known
     if x.dtype not in _ELEMENTS:
         return _pytorch_scan(torch.logcumsumexp, x, dim, reverse)
     return _logcumsumexp(x, _axis("logcumsumexp", x, dim), reverse)
@@ -146,6 +158,8 @@ def sparsemax(x: Any, dim: int = -1) -> Any:
     >>> sparsemax(torch.tensor([1.0, 0.5, -1.0]))
     tensor([0.7500, 0.2500, 0.0000])
     """
+    if type(dim) is int and (known := _known_sparsemax(x, dim)) is not None:
+        return known
     if x.is_cuda:
         x = _as_float32(x)
     if x.dtype not in _ELEMENTS:
@@ -164,7 +178,12 @@ def segment_sum(
     >>> segment_sum(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
     tensor([2., 4.])
     """
-    if type(num_segments) is not int and isinstance(num_segments, torch.Tensor):
+    run, known_run = _sorted_segment_sum if sorted else _segment_sum
+    if type(num_segments) is int:
+        known = known_run(x, segment_ids, num_segments, bounds)
+        if known is not None:
+            return known
+    elif isinstance(num_segments, torch.Tensor):
         num_segments = int(num_segments)
     if x.dtype not in _ELEMENTS:
         if x.dtype.is_complex:
@@ -173,7 +192,6 @@ def segment_sum(
             kept = (segment_ids >= 0) & (segment_ids < num_segments)
             x, segment_ids = x[kept], segment_ids[kept]
         return x.new_zeros((num_segments, *x.shape[1:])).index_add(0, segment_ids, x)
-    run = _sorted_segment_sum if sorted else _segment_sum
     return run(x, segment_ids, num_segments, bounds)
 
 
@@ -189,6 +207,10 @@ def embedding(
     tensor([[[3., 4.],
              [1., 2.]]])
     """
+    if padding_idx is None or type(padding_idx) is int:
+        known = _known_embedding(weight, indices, padding_idx, bounds)
+        if known is not None:
+            return known
     if weight.ndim != 2:
         raise InvalidProblem(
             f"embedding: weight: expected [num_embeddings, embedding_dim]; got {list(weight.shape)}"
@@ -213,7 +235,11 @@ def lerp(a: Any, b: Any, weight: float) -> Any:
     >>> lerp(torch.tensor([0.0, 10.0]), torch.tensor([4.0, 20.0]), 0.25)
     tensor([ 1.0000, 12.5000])
     """
-    if type(weight) is not float:
+    if type(weight) is float:
+        known = _known_lerp(a, b, weight)
+        if known is not None:
+            return known
+    else:
         if isinstance(weight, torch.Tensor):
             raise Unsupported("lerp: weight: expected a number; got a tensor (use torch.lerp)")
         weight = float(weight)
@@ -246,11 +272,22 @@ def _expanded(x: Any, shape: Sequence[int]) -> Any:
     return made.reshape([shape[i] for i in order]).permute(back)
 
 
-_cumsum, _cumprod = OPERATORS["cumsum"].call, OPERATORS["cumprod"].call
-_cummax, _cummin = OPERATORS["cummax"].call, OPERATORS["cummin"].call
-_logcumsumexp, _sparsemax = OPERATORS["logcumsumexp"].call, OPERATORS["sparsemax"].call
-_sorted_segment_sum = OPERATORS["segment_sum"].call
-_segment_sum = OPERATORS["unsorted_segment_sum"].call
+def _ways(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The operator, and the same for calls as there have been: what was checked then still holds.
+
+    The latter gives None for others. All functions above ask it first.
+    """
+    calls = OPERATORS[name].calls
+    return calls.call, calls.known
+
+
+_cumsum, _known_cumsum = _ways("cumsum")
+_cumprod, _known_cumprod = _ways("cumprod")
+_cummax, _known_cummax = _ways("cummax")
+_cummin, _known_cummin = _ways("cummin")
+_logcumsumexp, _known_logcumsumexp = _ways("logcumsumexp")
+_sparsemax, _known_sparsemax = _ways("sparsemax")
+_sorted_segment_sum, _segment_sum = _ways("segment_sum"), _ways("unsorted_segment_sum")
+_embedding, _known_embedding = _ways("embedding_with_padding")
+_lerp, _known_lerp = _ways("lerp")
 _copy_rows = OPERATORS["segment_sum_backward"].call
-_embedding = OPERATORS["embedding_with_padding"].call
-_lerp = OPERATORS["lerp"].call

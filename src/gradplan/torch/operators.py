@@ -2,35 +2,29 @@
 
 One operator per function of the function layer: tensors first, then every option, all of them
 required. Its schema, the shapes of its outputs (for FakeTensor and meta tensors) and its kernel are
-derived from the declaration; derivatives are in autograd.py, vmap is in batching.py.
+derived from the declaration; derivatives are in autograd.py, vmap is in batching.py, and the way of
+plain tensors past all of it is in short_way.py.
 """
 
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd import forward_ad
 
 from gradplan import functional
 from gradplan.descriptor import AxisOf, Field, Flag, IndexInto, Real, SizeField, Word
-from gradplan.engines import on_change
 from gradplan.recipes import Parameter, Signature, _bind_axes, prepare
 from gradplan.spec import Tensor
 from gradplan.vocabulary import InvalidProblem
 
+if TYPE_CHECKING:
+    from gradplan.torch.short_way import Calls
+
 NAMESPACE = "gradplan"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
-
-_RECIPES = 4096  # per operator; a program with more shapes than that starts over
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-"""The types whose tensors have memory of their own; all others go through the dispatcher."""
-
-_EXPORTS_GRAD = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-"""Newer tensors have a faster way out than `__dlpack__`, which refuses those with gradients."""
 
 _SCHEMA: tuple[tuple[type[Field], str], ...] = (
     (AxisOf, "int"),
@@ -151,7 +145,7 @@ class Operator:
     def _run(self, *arguments: Any) -> Any:
         first = arguments[self.differentiable[0]]
         if first.is_cpu:
-            return self.direct(*arguments)
+            return self.calls.direct(*arguments)
         run, _ = self.prepare(arguments)
         return run(*arguments[: len(self.tensors)], *(None for _ in self.outputs))
 
@@ -171,110 +165,16 @@ class Operator:
         return prepare(self.signature, arguments[:count], values), shapes
 
     @functools.cached_property
-    def direct(self) -> Callable[..., Any]:
-        """The kernel, past the dispatcher, for tensors that have memory. No derivatives."""
-        return self._compiled[0]
+    def calls(self) -> Calls:
+        """The way past the dispatcher."""
+        from gradplan.torch.short_way import make_calls
 
-    @functools.cached_property
+        return make_calls(self)
+
+    @property
     def call(self) -> Callable[..., Any]:
-        """The operator: the short way for plain tensors, the dispatcher for all others.
-
-        PyTorch's dispatcher costs 10 us for an operator written in Python, more than the kernel of
-        a small problem. It is needed only if something listens: a subclass, a mode, a transform.
-        """
-        return self._compiled[1]
-
-    @functools.cached_property
-    def apply(self) -> Callable[..., Any]:
-        """`apply(run, *arguments)` runs it with derivatives recorded."""
-        from gradplan.torch.autograd import make_apply
-
-        return make_apply(self)
-
-    @functools.cached_property
-    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        recipes: dict[Any, Any] = {}
-        on_change(recipes.clear)
-        names = [t.function_name for t in self.tensors]
-        floats = [names[i] for i in self.differentiable]
-        arguments = ", ".join(self.arguments)
-        # Tensors with the same axes have one shape; if not, the kernel says so.
-        shapes = {t.axes: f"{t.function_name}.shape" for t in reversed(self.tensors)}
-        # 0.0 equals -0.0, which is a different weight.
-        options = [
-            f"{p.name} or str({p.name})" if isinstance(p.info.field, Real) else p.name
-            for p in self.options
-        ]
-        key = ", ".join([*shapes.values(), f"{floats[0]}.dtype", *options])
-        # Outputs as `allocate` makes them, without its general form.
-        inputs = {t.axes: t.function_name for t in self.tensors}
-        outputs = [f"output_{i}" for i, _ in enumerate(self.outputs)]
-        allocation = "; ".join(
-            f"output_{i} = empty_like({inputs[t.axes]})"
-            if t.axes in inputs
-            else f"output_{i} = {floats[0]}.new_empty(sizes[{i}])"
-            for i, t in enumerate(self.outputs)
-        )
-        passed = ", ".join(names + outputs)
-        detached = "" if _EXPORTS_GRAD else "; ".join(f"{n} = {n}.detach()" for n in floats)
-        source = f"""
-        def bind({", ".join(_CONTEXT)}, overload, apply, recipes, prepare, limit):
-            def direct({arguments}):
-                try:
-                    kernel, run, sizes = recipes[{key}]
-                except KeyError:
-                    run, sizes = prepare(({arguments},))
-                    if len(recipes) >= limit: recipes.clear()
-                    # A call that reshapes its arguments has no kernel to go to directly.
-                    kernel = getattr(run, "kernel", None) or (lambda *all: run(*all[:-1]))
-                    recipes[{key}] = kernel, run, sizes
-                {allocation}
-                {detached}
-                try:
-                    kernel({passed}, None)
-                except Exception:  # it says what is wrong
-                    return run({passed})
-                return {", ".join(outputs)}
-
-            def call({arguments}):
-                if (
-                    is_compiling()
-                    or {" or ".join(f"type({n}) not in plain" for n in names)}
-                    or not {floats[0]}.is_cpu
-                    or {" or ".join(f"{n}.is_neg()" for n in floats)}
-                    or modes() or transforms() is not None or tracing() is not None
-                    or forward_ad._current_level >= 0
-                ):
-                    return overload({arguments})
-                if ({" or ".join(f"{n}.requires_grad" for n in floats)}) and grad_enabled():
-                    return apply(direct, {arguments})
-                return direct({arguments})
-
-            return direct, call
-        """
-        scope: dict[str, Any] = {"__name__": __name__}
-        exec(compile(textwrap.dedent(source), f"<gradplan.torch {self.name}>", "exec"), scope)
-        made_functions: tuple[Callable[..., Any], Callable[..., Any]] = scope["bind"](
-            **_CONTEXT,
-            overload=self.overload,
-            apply=self.apply,
-            recipes=recipes,
-            prepare=self.prepare,
-            limit=_RECIPES,
-        )
-        return made_functions
-
-
-_CONTEXT: dict[str, Any] = {
-    "is_compiling": torch.compiler.is_compiling,
-    "plain": _PLAIN,
-    "modes": torch._C._len_torch_dispatch_stack,
-    "transforms": torch._C._functorch.peek_interpreter_stack,
-    "tracing": torch._C._get_tracing_state,
-    "forward_ad": forward_ad,
-    "grad_enabled": torch.is_grad_enabled,
-    "empty_like": torch.empty_like,
-}
+        """The operator: the short way for plain tensors, the dispatcher for all others."""
+        return self.calls.call
 
 
 def _operators() -> dict[str, Operator]:

@@ -1,0 +1,204 @@
+"""gradplan.torch: what plain tensors must still get when they go past PyTorch's dispatcher."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch_cases import CASES, Case  # noqa: E402
+
+from gradplan import torch as gpt  # noqa: E402
+from gradplan.engines import cpu, registered  # noqa: E402
+from gradplan.memory import LARGE  # noqa: E402
+from gradplan.torch.operators import OPERATORS  # noqa: E402
+from gradplan.vocabulary import InvalidProblem  # noqa: E402
+
+
+class Listener(TorchDispatchMode):
+    """Remembers the operators that come by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.heard.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def _gradients(case: Case, inputs: Any, **how: bool) -> Any:
+    """By the operator's own way, with ones for the gradient of the result."""
+    y = case.ours(*inputs)
+    return torch.autograd.grad(y, inputs, torch.ones_like(y), **how)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_second_call_equals_the_first(case: Case) -> None:
+    inputs = case.inputs(torch.float32, grad=True)
+    first, second = case.ours(*inputs), case.ours(*inputs)
+    assert torch.equal(first, second)
+    assert first.data_ptr() != second.data_ptr() or first.numel() == 0
+    for a, b in zip(_gradients(case, inputs), _gradients(case, inputs), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_both_ways_record_the_same_gradients(case: Case) -> None:
+    """With `create_graph` the backward goes through the dispatcher, and so does all of it here."""
+    inputs = case.inputs(torch.float32, grad=True)
+    short = _gradients(case, inputs)
+    recorded = _gradients(case, inputs, create_graph=True)
+    with Listener() as listener:
+        dispatched = _gradients(case, inputs)
+    assert sum(name.startswith("gradplan.") for name in listener.heard) >= 2
+    for a, b, c in zip(short, recorded, dispatched, strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c)
+
+
+def test_a_mode_around_the_backward_alone_hears_it() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    y = gpt.cumsum(x, 1)
+    with Listener() as listener:
+        torch.autograd.grad(y, x, torch.ones(4, 5))
+    assert "gradplan.cumsum_backward.default" in listener.heard
+
+
+def test_batches_of_gradients() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    y = gpt.cumprod(x, 1)
+    many = torch.randn(3, 4, 5)
+    (first,) = torch.autograd.grad(y, x, many, is_grads_batched=True, retain_graph=True)
+    single = [torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in many]
+    (again,) = torch.autograd.grad(y, x, many, is_grads_batched=True, retain_graph=True)
+    assert torch.equal(first, torch.stack(single))
+    assert torch.equal(again, first)
+
+
+def test_a_graph_is_used_once_unless_it_is_retained() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    y = gpt.cummax(x, 1)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()
+
+
+def test_changing_what_the_gradient_needs_is_noticed() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    z = x * 1
+    y = gpt.cumprod(z, 1)
+    z.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    rows = torch.tensor([1, 0])
+    y = gpt.embedding(rows, x)
+    rows.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_hooks_on_saved_tensors_are_called() -> None:
+    packed: list[Any] = []
+
+    def pack(x: Any) -> Any:
+        packed.append(x)
+        return x.clone()
+
+    x = torch.randn(4, 5, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        y = gpt.cummax(x, 1)
+    assert len(packed) == 1
+    (ours,) = torch.autograd.grad(y.sum(), x)
+    (theirs,) = torch.autograd.grad(torch.cummax(x, 1).values.sum(), x)
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_gradient_that_nobody_wants_changes_no_other(
+    engine: str, layout: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gradplan.engines import ENGINES
+
+    chosen = ENGINES[engine]
+    monkeypatch.setattr(chosen, "automatic", True, raising=False)
+    shape = (37, 91) if layout == "contiguous" else (91, 37)
+    g, a, b = (torch.randn(shape).to(dtype) for _ in range(3))
+    if layout == "transposed":
+        g, a, b = g.T, a.T, b.T
+    with registered(chosen, first=True):
+
+        def gradients(*needed: bool) -> Iterator[Any]:
+            ends = [x.detach().requires_grad_(need) for x, need in zip((a, b), needed, strict=True)]
+            gpt.lerp(*ends, 0.3).backward(g)
+            return (x.grad for x in ends)
+
+        both = list(gradients(True, True))
+        only_a, only_b = list(gradients(True, False)), list(gradients(False, True))
+    assert torch.equal(only_a[0], both[0])
+    assert torch.equal(only_b[1], both[1])
+    assert only_a[1] is None
+    assert only_b[0] is None
+
+
+def test_only_kernels_that_can_leave_an_output_out_accept_none() -> None:
+    x = torch.randn(3, 4)
+
+    def recipe_of(name: str, *arguments: Any) -> Any:
+        OPERATORS[name].call(x, *arguments)
+        return OPERATORS[name].calls.find(x, *arguments)
+
+    recipe = recipe_of("lerp_backward", 0.3)
+    db = torch.empty(3, 4)
+    recipe.kernel(x, None, db, None)
+    assert torch.equal(db, x * torch.tensor(0.3))
+    recipe.kernel(x, None, None, None)
+    with pytest.raises(InvalidProblem, match="expected a tensor, got None"):
+        recipe.kernel(None, db, db.clone(), None)
+    with pytest.raises(InvalidProblem, match="expected a tensor, got None"):
+        recipe_of("cumsum", 0, False).kernel(x, None, None)
+
+
+def _flags_of(address: int) -> str:
+    """What the system knows about the memory at an address."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first = line.split()[0]
+        if "-" in first and not first.endswith(":"):
+            low, high = (int(part, 16) for part in first.split("-"))
+            inside = low <= address < high
+        elif inside and line.startswith("VmFlags:"):
+            return line
+    return ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="large pages are asked for on Linux only")
+@pytest.mark.parametrize("grad", [False, True])
+def test_large_outputs_get_large_pages(grad: bool) -> None:
+    elements = 16 * LARGE // 4  # past the sizes that malloc takes from its heap
+    x = torch.ones(16, elements // 16, requires_grad=grad)
+    y = gpt.cumsum(x, 1)
+    middle = y.data_ptr() + y.nbytes // 2
+    assert " hg" in _flags_of(middle)
+    theirs = torch.cumsum(x, 1)  # nobody asked for it there
+    assert " hg" not in _flags_of(theirs.data_ptr() + theirs.nbytes // 2)
+
+
+def test_every_build_has_the_same_gradients() -> None:
+    g = torch.randn(5, 300)
+    results = []
+    for isa in cpu.supported_isas():
+        with registered(cpu.CpuEngine(isa), first=True):
+            x = torch.ones(5, 300, requires_grad=True)
+            gpt.cumprod(x, 1).backward(g)
+            results.append(x.grad)
+    for other in results[1:]:
+        assert torch.equal(results[0], other)
