@@ -47,8 +47,38 @@ std::string describe(const int64_t* shape, int rank) {
                             ", got " + got);
 }
 
+// The strides of `t` as a tensor of that shape on the same memory, if its axes merge into it.
+bool merge_axes(const DLTensor& t, const Shape& shape, MergedStrides& strides) {
+  if (shape.size() > strides.size()) return false;
+  int64_t elements = 1;
+  for (int d = 0; d < t.ndim; ++d) elements *= t.shape[d];
+  if (elements != count_elements(shape)) return false;
+  strides.fill(0);
+  if (elements == 0) return true;
+  std::vector<int64_t> packed;
+  const int64_t* given = t.strides;
+  if (given == nullptr) {
+    packed.assign(t.ndim, 1);
+    for (int d = t.ndim - 2; d >= 0; --d) packed[d] = packed[d + 1] * t.shape[d + 1];
+    given = packed.data();
+  }
+  int d = 0;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    int64_t extent = 1;
+    strides[axis] = 1;
+    for (; extent < shape[axis]; ++d) {  // the numbers of elements are equal: d stays in range
+      if (t.shape[d] == 1) continue;
+      if (extent > 1 && strides[axis] != given[d] * t.shape[d]) return false;
+      extent *= t.shape[d];
+      strides[axis] = given[d];
+    }
+    if (extent != shape[axis]) return false;
+  }
+  return true;
+}
+
 void check_tensor(const CallContract& contract, const TensorContract& want, const DLTensor& t,
-                  Operand& out) {
+                  Operand& out, MergedStrides* merged) {
   if (t.device.device_type != kDLCPU) {
     fail("Unsupported", contract, want, "a CPU tensor (this plan runs on the CPU)",
          "one on DLPack device type " + std::to_string(t.device.device_type));
@@ -61,7 +91,9 @@ void check_tensor(const CallContract& contract, const TensorContract& want, cons
     fail("InvalidProblem", contract, want, "element type " + names, describe(t.dtype));
   }
   const int rank = int(want.shape.size());
-  if (t.ndim != rank || !std::equal(want.shape.begin(), want.shape.end(), t.shape)) {
+  const bool as_wanted =
+      t.ndim == rank && std::equal(want.shape.begin(), want.shape.end(), t.shape);
+  if (!as_wanted && !(merged != nullptr && merge_axes(t, want.shape, *merged))) {
     int64_t elements = 1;
     for (int d = 0; d < t.ndim; ++d) elements *= t.shape[d];
     fail(elements < count_elements(want.shape) ? "BufferTooSmall" : "InvalidProblem", contract,
@@ -75,8 +107,8 @@ void check_tensor(const CallContract& contract, const TensorContract& want, cons
          "an address divisible by " + std::to_string(item_size(*dtype)),
          "address ending in " + std::to_string(reinterpret_cast<uintptr_t>(data) % 64) + " of 64");
   }
-  out = {data, *dtype, rank, want.shape.data(),
-         t.strides != nullptr ? t.strides : want.packed_stride.data()};
+  const int64_t* strides = t.strides != nullptr ? t.strides : want.packed_stride.data();
+  out = {data, *dtype, rank, want.shape.data(), as_wanted ? strides : merged->data()};
 }
 
 // First and one past the last byte; an empty tensor has none, nor has one that was left out.
@@ -109,11 +141,13 @@ Dtype dtype_from_name(const std::string& name) {
 
 const char* dtype_name(Dtype d) { return kDtypes[int(d)].name; }
 
-void CallContract::check(const DLTensor* const* given, Operand* operands) const {
+void CallContract::check(const DLTensor* const* given, Operand* operands,
+                         MergedStrides* strides) const {
   const int count = int(tensors.size());
   for (int i = 0; i < count; ++i) {
     if (given[i] != nullptr)
-      check_tensor(*this, tensors[i], *given[i], operands[i]);
+      check_tensor(*this, tensors[i], *given[i], operands[i],
+                   strides != nullptr ? &strides[i] : nullptr);
     else
       operands[i] = {nullptr, tensors[i].dtypes[0], 0, nullptr, nullptr};
   }

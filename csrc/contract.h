@@ -3,6 +3,7 @@
 
 #include <dlpack/dlpack.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,18 @@ struct TensorContract {
   bool dispensable = false;    // an output that a call may leave out
 };
 
+constexpr int kMaxTensors = 8;
+using MergedStrides = std::array<int64_t, 4>;
+
 struct CallContract {
   std::string plan;
   std::vector<TensorContract> tensors;
   int64_t workspace_size = 0;
 
-  // Fills operands (one per tensor) or throws PlanError. A tensor that is left out is null.
-  void check(const DLTensor* const* given, Operand* operands) const;
+  // Fills operands (one per tensor) or throws PlanError. A tensor that is left out is null. With
+  // `strides`, which has room for those of every operand, a tensor may have more or fewer axes than
+  // the plan wants if it is the same rows: [4, 8, 64] for [32, 64], or [32] for [32, 1].
+  void check(const DLTensor* const* given, Operand* operands, MergedStrides* strides) const;
 
   // A workspace is scratch: no tensor of the call may lie in it.
   void check_workspace(const Operand* operands, const DLTensor& workspace) const;

@@ -108,8 +108,36 @@ bool is_none(ffi::AnyView argument) {
   return argument.type_index() == ffi::TypeIndex::kTVMFFINone;
 }
 
-constexpr int kMaxTensors = 8;
+// The function that checks and runs a call.
+ffi::Function make_run(std::shared_ptr<const CallContract> contract, Launch launch, bool merging) {
+  return ffi::Function::FromPacked([contract, launch, merging](ffi::PackedArgs args, ffi::Any*) {
+    translate_errors([&] {
+      const int count = int(contract->tensors.size());
+      if (args.size() != count && args.size() != count + 1)
+        throw PlanError("InvalidProblem", contract->plan + ": expected " + std::to_string(count) +
+                                              " tensors and perhaps a workspace, got " +
+                                              std::to_string(args.size()) + " arguments");
+      const DLTensor* given[kMaxTensors];
+      Operand checked[kMaxTensors];
+      MergedStrides strides[kMaxTensors];
+      for (int i = 0; i < count; ++i) {
+        const TensorContract& tensor = contract->tensors[i];
+        const bool left_out = tensor.dispensable && is_none(args[i]);
+        given[i] = left_out ? nullptr : tensor_argument(contract->plan, tensor.name, args[i]);
+      }
+      contract->check(given, checked, merging ? strides : nullptr);
+      const bool own = args.size() == count || is_none(args[count]);
+      const DLTensor* workspace =
+          own ? nullptr : tensor_argument(contract->plan, "workspace", args[count]);
+      if (!own) contract->check_workspace(checked, *workspace);
+      Workspace scratch(contract->plan, contract->workspace_size, workspace);
+      launch(checked, scratch.data());
+    });
+  });
+}
 
+// Returns the function, one that merges the axes of tensors (see CallContract), and the bytes of
+// workspace.
 ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
                           const ffi::Array<ffi::Array<ffi::Any>>& operands,
                           const ffi::Map<ffi::String, ffi::Any>& attributes) {
@@ -153,34 +181,8 @@ ffi::Array<ffi::Any> bind(const ffi::String& kernel, const ffi::String& plan,
         bound.workspace_size == 0 ? 0 : bound.workspace_size + int64_t(kWorkspaceAlignment);
     contract->workspace_size = workspace;
     for (int i : bound.dispensable) contract->tensors[i].dispensable = true;
-    ffi::Function run = ffi::Function::FromPacked([contract, launch = std::move(bound.launch)](
-                                                      ffi::PackedArgs args, ffi::Any*) {
-      translate_errors([&] {
-        const int count = int(contract->tensors.size());
-        if (args.size() != count && args.size() != count + 1)
-          throw PlanError("InvalidProblem", contract->plan + ": expected " + std::to_string(count) +
-                                                " tensors and perhaps a workspace, got " +
-                                                std::to_string(args.size()) + " arguments");
-        const DLTensor* given[kMaxTensors];
-        Operand checked[kMaxTensors];
-        for (int i = 0; i < count; ++i) {
-          const bool left_out = contract->tensors[i].dispensable && is_none(args[i]);
-          given[i] = left_out
-                         ? nullptr
-                         : tensor_argument(contract->plan, contract->tensors[i].name, args[i]);
-        }
-        contract->check(given, checked);
-        const bool own = args.size() == count || is_none(args[count]);
-        if (!own)
-          contract->check_workspace(checked,
-                                    *tensor_argument(contract->plan, "workspace", args[count]));
-        Workspace scratch(
-            contract->plan, contract->workspace_size,
-            own ? nullptr : tensor_argument(contract->plan, "workspace", args[count]));
-        launch(checked, scratch.data());
-      });
-    });
-    return ffi::Array<ffi::Any>{run, workspace};
+    return ffi::Array<ffi::Any>{make_run(contract, bound.launch, false),
+                                make_run(contract, bound.launch, true), workspace};
   });
 }
 

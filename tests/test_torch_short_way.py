@@ -202,3 +202,41 @@ def test_every_build_has_the_same_gradients() -> None:
             results.append(x.grad)
     for other in results[1:]:
         assert torch.equal(results[0], other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "indices",
+    [
+        torch.tensor([[1, 0, 3], [3, 3, 9]]),
+        torch.tensor([[1, 3], [0, 3], [3, 9]]).T,
+        torch.tensor([[[1], [0], [3]], [[3], [3], [9]]])[:, ::2],
+        torch.zeros(2, 0, 3, dtype=torch.int64),
+        torch.tensor(7),
+        torch.tensor([5, 5]).expand(3, 2),
+    ],
+    ids=["rank 2", "transposed", "rank 3", "empty", "0-d", "expanded"],
+)
+def test_axes_merge_or_are_copied(indices: Any, dtype: Any) -> None:
+    weight = torch.randn(10, 6).to(dtype).requires_grad_()
+    cotangent = torch.randn(*indices.shape, 6).to(dtype)
+    flat = weight.detach().requires_grad_()
+    for _ in range(2):  # the first call of its kind goes another way than the others
+        y = gpt.embedding(indices, weight)
+        assert torch.equal(y, weight.detach()[indices])
+        weight.grad = flat.grad = None
+        y.backward(cotangent)
+        gpt.embedding(indices.reshape(-1), flat).backward(cotangent.reshape(-1, 6))
+        assert torch.equal(weight.grad, flat.grad)
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 1), (7, 3), (7, 2, 3), (0,), (7, 0, 2)], ids=str)
+def test_rows_of_any_rank(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    ids = torch.arange(shape[0]) % 3
+    expected = torch.zeros(3, *shape[1:]).index_add(0, ids, x)
+    for _ in range(2):
+        torch.testing.assert_close(gpt.segment_sum(x, ids, 3), expected)
+    if len(shape) == 3:
+        swapped = x.transpose(1, 2).contiguous().transpose(1, 2)  # axes that do not merge
+        torch.testing.assert_close(gpt.segment_sum(swapped, ids, 3), expected)

@@ -36,6 +36,7 @@ def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tupl
     )
     # For a caller that knows its tensors to be exportable; `call` says what is wrong if they fail.
     cast(Any, call).kernel = kernel.run
+    cast(Any, call).merging = kernel.merging
     return call, run
 
 

@@ -14,7 +14,7 @@ import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -234,6 +234,9 @@ def _with_views(
         )
         return finished if len(finished) > 1 else finished[0]
 
+    merging = getattr(plan._call, "merging", None)
+    if merging is not None and not broadcasts:
+        cast(Any, call).kernel = merging
     return call
 
 

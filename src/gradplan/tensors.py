@@ -7,7 +7,9 @@ output beside an input (`framework_of`), and look at a tensor from Python (`view
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -267,8 +269,10 @@ class _Torch(Framework):
             made = sys.modules["torch"].empty_like(like)
         else:
             made = like.new_empty(shape)
-        if made.nbytes >= LARGE and made.is_cpu:
-            use_large_pages(made.data_ptr(), made.nbytes)
+        size = math.prod(shape) * kind.itemsize
+        if size >= LARGE and made.is_cpu:
+            with contextlib.suppress(RuntimeError):  # no data: the call will say so
+                use_large_pages(made.data_ptr(), size)
         return made
 
     def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:

@@ -29,12 +29,15 @@ class BoundKernel:
     `run` takes the plan's tensors in declared order and then the workspace (or None); it checks
     them all before it writes anything. An output may be None, which leaves it out, where the kernel
     allows that. `recover` is called with what `run` raised and the same arguments; it returns None
-    if it could finish the call, and otherwise what to raise.
+    if it could finish the call, and otherwise what to raise. `merging`, if there is one, is `run`
+    for tensors that DLPack exports and that may have more or fewer axes than the plan wants, as
+    [4, 8, 64] for [32, 64].
     """
 
     run: Callable[..., Any]
     workspace_size: int = 0
     recover: Callable[[Exception, Sequence[Any], Any], Exception | None] = _no_recovery
+    merging: Callable[..., Any] | None = None
 
 
 class Engine:

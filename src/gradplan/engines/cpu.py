@@ -196,28 +196,30 @@ class CpuEngine(Engine):
             return str(error)
         return None if op.name in known else f"no kernel for {op.name}"
 
-    def bound(self, op: Op, desc: Descriptor) -> tuple[Any, int]:
-        """The C++ function for a problem, and the bytes of workspace that it needs."""
+    def bound(self, op: Op, desc: Descriptor) -> tuple[Any, Any, int]:
+        """The C++ function for a problem, the same for tensors whose axes are yet to be merged, and
+        the bytes of workspace that it needs."""
         described = [
             [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)]
             for o in op.operands(desc)
         ]
         attributes = {info.name: _plain(getattr(desc, info.name)) for info in op.attributes}
-        function, workspace_size = load(self.build).gradplan_bind(
+        function, merging, workspace_size = load(self.build).gradplan_bind(
             op.name, op.plan_name, described, attributes
         )
-        return function, workspace_size
+        return function, merging, workspace_size
 
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         library = load(self.build)
         operands = op.operands(desc)
-        function, workspace_size = self.bound(op, desc)
+        function, merging, workspace_size = self.bound(op, desc)
         as_bfloat16 = library["gradplan_as_bfloat16"]
         direct = desc.element is not ElementKind.BF16
         return BoundKernel(
             function if direct else _wrapping(function, as_bfloat16),
             workspace_size,
             _recovery(function, as_bfloat16, op.plan_name, operands),
+            merging,
         )
 
 

@@ -50,7 +50,7 @@ def _publish(op: Op, desc: Descriptor) -> int:
     number = _number(op, desc)
     with _lock:
         if number not in _published:
-            function, _ = CpuEngine().bound(op, desc)
+            function, _, _ = CpuEngine().bound(op, desc)
             load().gradplan_publish(number, function)
             _published[number] = op, desc
         elif _published[number] != (op, desc):
