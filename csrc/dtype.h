@@ -146,11 +146,18 @@ GP_INLINE Float widen_bfloat(Half h) {
 #endif
 }
 
+// The upper half is the rounded value.
+template <bool kNan>
+GP_INLINE Word round_bfloat(Float f) {
+  const Word bits = (Word)f;
+  Word o = bits + splat(0x7fff) + ((bits >> 16) & 1);
+  if constexpr (kNan) o = (Int)(f != f) ? splat(0x7fc00000) : o;
+  return o;
+}
+
 template <bool kNan>
 GP_INLINE Half narrow_bfloat(Float f) {
-  const Word bits = (Word)f;
-  Word o = (bits + splat(0x7fff) + ((bits >> 16) & 1)) >> 16;
-  if constexpr (kNan) o = (Int)(f != f) ? splat(0x7fc0) : o;
+  const Word o = round_bfloat<kNan>(f) >> 16;
 #if defined(__AVX2__) && !defined(__AVX512F__)
   return (Half)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)o),
                                 _mm256_extracti128_si256((__m256i)o, 1));

@@ -104,9 +104,7 @@ const DLTensor* tensor_argument(const std::string& plan, const std::string& name
                                         argument.GetTypeKey());
 }
 
-bool is_none(ffi::AnyView argument) {
-  return argument.type_index() == ffi::TypeIndex::kTVMFFINone;
-}
+bool is_none(ffi::AnyView argument) { return argument.type_index() == ffi::TypeIndex::kTVMFFINone; }
 
 // The function that checks and runs a call.
 ffi::Function make_run(std::shared_ptr<const CallContract> contract, Launch launch, bool merging) {

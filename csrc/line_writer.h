@@ -38,9 +38,15 @@ class LineWriter {
       next_[lane] += backwards_ ? 0 : kBytes;
       return;
     }
-    const int at = pending_[lane] + squares_[lane]++ * kBytes;
-    char* place = rows_[lane] + (backwards_ ? kRow - at - kBytes : at);
-    for (int p = 0; p < kParts; ++p) store_part(reinterpret_cast<E*>(place) + p * W, parts[p]);
+    E* to = place(lane);
+    for (int p = 0; p < kParts; ++p) store_part(to + p * W, parts[p]);
+  }
+
+  // The same for elements that are rounded already (two bytes each: never whole lines).
+  GP_INLINE void put(int lane, const E* elements)
+    requires(sizeof(E) == 2)
+  {
+    std::memcpy(static_cast<void*>(place(lane)), elements, kBytes);
   }
 
   // After every lane has been put. The lanes take turns: rows at the distance of a power of two
@@ -69,6 +75,12 @@ class LineWriter {
   static constexpr int kBytes = kLanes * int(sizeof(E));  // of a lane, per square
   static constexpr int kSquares = 512 / kBytes;           // 16 rows of 512 bytes: 8 KiB of the L1
   static constexpr int kRow = kSquares * kBytes + kLine;
+
+  // Where the lane's next elements wait.
+  GP_INLINE E* place(int lane) {
+    const int at = pending_[lane] + squares_[lane]++ * kBytes;
+    return reinterpret_cast<E*>(rows_[lane] + (backwards_ ? kRow - at - kBytes : at));
+  }
 
   __attribute__((noinline)) void flush(int l) {
     char* row = rows_[l];

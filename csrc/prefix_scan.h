@@ -2,6 +2,7 @@
 // prefix.h.
 #pragma once
 
+#include "column_scan.h"
 #include "mask_bits.h"
 #include "prefix.h"
 #include "row_scan.h"
@@ -150,6 +151,10 @@ void prefix_scan(const Geometry<E, 2>& geometry, char* workspace) {
   if (cut.empty()) return;
   if (rows_are_contiguous(geometry)) {
     geometry.step[0] < 0 ? scan_rows<Op, true>(geometry) : scan_rows<Op, false>(geometry);
+    return;
+  }
+  if (cut.whole() && columns_are_contiguous(geometry)) {
+    scan_columns<Op>(geometry);
     return;
   }
   if (cut.whole()) {

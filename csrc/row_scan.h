@@ -44,6 +44,11 @@ struct BatchScan {
   }
 
  private:
+  // Which lane has a group; words may come in another order.
+  static constexpr int lane_of(int group) {
+    return kIsWord<E> ? ElementLanes<E>::lane_of(group) : group;
+  }
+
   struct Batch {
     const E* x;
     E* y;
@@ -62,7 +67,7 @@ struct BatchScan {
   // Hasty arithmetic is right where no NaN comes up; false, and nothing is written, where one does.
   template <bool Hasty>
   __attribute__((noinline)) static bool attempt(const Batch& batch, Carry& carry) {
-    Square<C> local[kBatchBlocks];  // [place in the group][group], and blocks, all as in memory
+    Square<C> local[kBatchBlocks];  // [place in the group][lane], and blocks, all as in memory
     alignas(64) C c1[kBatchBlocks][kLanes];
     C c2[kBatchBlocks], c3[kBatchBlocks], total[kBatchBlocks];
     NativeMask met_nan{};
@@ -81,9 +86,9 @@ struct BatchScan {
     for (int b = 0; b < batch.blocks; ++b) {
       C running = Op::template identity<C>();
       for (int i = 0; i < kLanes; ++i) {
-        const int group = Reverse ? kLanes - 1 - i : i;
-        c1[b][group] = running;
-        running = apply<Hasty>(running, local[b].at[Reverse ? 0 : kLanes - 1][group]);
+        const int lane = lane_of(Reverse ? kLanes - 1 - i : i);
+        c1[b][lane] = running;
+        running = apply<Hasty>(running, local[b].at[Reverse ? 0 : kLanes - 1][lane]);
       }
       total[b] = running;
     }
@@ -131,6 +136,7 @@ struct BatchScan {
   template <bool Hasty>
   __attribute__((noinline)) static void scan_groups(const E* x, Square<C>& local,
                                                     NativeMask& met_nan) {
+    if constexpr (kIsWord<E>) return scan_word_groups<Hasty>(x, local, met_nan);
     for (int lane = 0; lane < kLanes; lane += W) {
       Part running;
       for (int k = 0; k < kLanes; k += W) {
@@ -149,9 +155,48 @@ struct BatchScan {
     }
   }
 
+  template <bool Hasty>
+  GP_INLINE static void scan_word_groups(const E* x, Square<C>& local, NativeMask& met_nan) {
+    WordTile<E> tile;
+    transpose_words([x](int i) { return x + i * kLanes; }, tile);
+    Lanes<C> running;
+    for (int i = 0; i < kLanes; ++i) {
+      const int place = Reverse ? kLanes - 1 - i : i;
+      const Lanes<C> v = ElementLanes<E>::load(tile.at[place]);
+      for (int p = 0; p < Lanes<C>::kParts; ++p) {
+        if constexpr (Hasty && Op::kLosesNan) met_nan |= v.part[p] != v.part[p];
+        running.part[p] = i == 0 ? v.part[p] : apply<Hasty>(running.part[p], v.part[p]);
+      }
+      local.set(place, running);
+    }
+  }
+
+  template <bool Hasty, bool HasC3>
+  GP_INLINE static Part with_carries(const Part& v1, const Part& v2, const Part& v3,
+                                     const Part& local) {
+    const Part r = apply<Hasty>(v2, apply<Hasty>(v1, local));
+    return HasC3 ? apply<Hasty>(v3, r) : r;
+  }
+
+  template <bool Hasty, bool HasC3>
+  GP_INLINE static void emit_words(const Square<C>& local, const C* c1, C c2, C c3, E* y) {
+    const Part v2 = c2 - Part{}, v3 = c3 - Part{};
+    const Lanes<C> v1 = Lanes<C>::load(c1);
+    WordTile<E> tile, rows;
+    for (int place = 0; place < kLanes; ++place) {
+      Lanes<C> r = local.get(place);
+      for (int p = 0; p < Lanes<C>::kParts; ++p)
+        r.part[p] = with_carries<Hasty, HasC3>(v1.part[p], v2, v3, r.part[p]);
+      ElementLanes<E>::template store<!Hasty>(tile.at[place], r);
+    }
+    transpose_words([&](int i) { return tile.at[i]; }, rows);
+    std::memcpy(static_cast<void*>(y), rows.at, sizeof rows);
+  }
+
   template <bool Hasty, bool HasC3>
   __attribute__((noinline)) static void emit(const Square<C>& local, const C* c1, C c2, C c3,
                                              E* y) {
+    if constexpr (kIsWord<E>) return emit_words<Hasty, HasC3>(local, c1, c2, c3, y);
     const Part v2 = c2 - Part{}, v3 = c3 - Part{};
     for (int lane = 0; lane < kLanes; lane += W) {
       const Part v1 = *reinterpret_cast<const Part*>(c1 + lane);
@@ -159,8 +204,7 @@ struct BatchScan {
         Part r[W];
         for (int i = 0; i < W; ++i) {
           const Part l = *reinterpret_cast<const Part*>(&local.at[place + i][lane]);
-          r[i] = apply<Hasty>(v2, apply<Hasty>(v1, l));
-          if constexpr (HasC3) r[i] = apply<Hasty>(v3, r[i]);
+          r[i] = with_carries<Hasty, HasC3>(v1, v2, v3, l);
         }
         transpose<C>(r);
         for (int i = 0; i < W; ++i) store_part<!Hasty>(y + (lane + i) * kLanes + place, r[i]);

@@ -5,10 +5,9 @@
 // themselves know nothing of strides, element types or direction.
 #pragma once
 
-#include <utility>
-
-#include "dtype.h"
+#include "element_lanes.h"
 #include "line_writer.h"
+#include "transpose.h"
 
 namespace gradplan {
 
@@ -19,109 +18,6 @@ struct alignas(64) Square {
   GP_INLINE Lanes<C> get(int step) const { return Lanes<C>::load(at[step]); }
   GP_INLINE void set(int step, const Lanes<C>& v) { v.store(at[step]); }
 };
-
-// ---- transposition in registers ----------------------------------------------------------------
-
-namespace detail {
-
-template <class V, int... I>
-GP_INLINE V shuffle(V a, V b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, I...);
-}
-
-// The pattern of indices that F gives: F(i) selects from a (i < width) or b.
-template <class F, int... I>
-constexpr auto pattern(std::integer_sequence<int, I...>) {
-  return std::integer_sequence<int, F::at(I)...>{};
-}
-
-// Inside each 128-bit unit of U elements: interleave the low (or high) halves of a and b, in runs
-// of R.
-template <int W, int U, int R, bool High>
-struct Interleave {
-  static constexpr int at(int i) {
-    const int unit = i / U * U, j = i % U;
-    const int run = j / R, within = j % R;
-    return (run % 2 ? W : 0) + unit + (High ? U / 2 : 0) + run / 2 * R + within;
-  }
-};
-
-// Whole 128-bit units: first half of the result from a, second from b. Units (Odd + 2k) of each.
-template <int W, int U, bool High>
-struct UnitHalves {
-  static constexpr int at(int i) {
-    const int units = W / U, unit = i / U;
-    const int half = units / 2;
-    return (unit >= half ? W : 0) + ((unit % half) + (High ? half : 0)) * U + i % U;
-  }
-};
-
-// Even (or odd) units of a, then of b.
-template <int W, int U, bool Odd>
-struct UnitAlternate {
-  static constexpr int at(int i) {
-    const int units = W / U, unit = i / U;
-    const int half = units / 2;
-    return (unit >= half ? W : 0) + ((unit % half) * 2 + (Odd ? 1 : 0)) * U + i % U;
-  }
-};
-
-template <class P, int W, class V>
-GP_INLINE V shuffled(V a, V b) {
-  return shuffle(a, b, pattern<P>(std::make_integer_sequence<int, W>{}));
-}
-
-}  // namespace detail
-
-// Transposes a matrix of W x W elements held in W native vectors.
-template <class C>
-GP_INLINE void transpose(Native<C> (&r)[Lanes<C>::kWidth]) {
-  using detail::shuffled;
-  using V = Native<C>;
-  constexpr int W = Lanes<C>::kWidth;
-  constexpr int U = 16 / sizeof(C);  // elements of a 128-bit unit
-  // Inside units: U x U blocks of U neighbouring rows.
-  for (int base = 0; base < W; base += U) {
-    if constexpr (U == 4) {
-      using Lo = detail::Interleave<W, U, 1, false>;
-      using Hi = detail::Interleave<W, U, 1, true>;
-      using Lo2 = detail::Interleave<W, U, 2, false>;
-      using Hi2 = detail::Interleave<W, U, 2, true>;
-      const V t0 = shuffled<Lo, W>(r[base], r[base + 1]);
-      const V t1 = shuffled<Hi, W>(r[base], r[base + 1]);
-      const V t2 = shuffled<Lo, W>(r[base + 2], r[base + 3]);
-      const V t3 = shuffled<Hi, W>(r[base + 2], r[base + 3]);
-      r[base] = shuffled<Lo2, W>(t0, t2);
-      r[base + 1] = shuffled<Hi2, W>(t0, t2);
-      r[base + 2] = shuffled<Lo2, W>(t1, t3);
-      r[base + 3] = shuffled<Hi2, W>(t1, t3);
-    } else {
-      const V t0 = shuffled<detail::Interleave<W, U, 1, false>, W>(r[base], r[base + 1]);
-      r[base + 1] = shuffled<detail::Interleave<W, U, 1, true>, W>(r[base], r[base + 1]);
-      r[base] = t0;
-    }
-  }
-  // Across units: the W/U x W/U matrix of units.
-  if constexpr (W / U == 2) {
-    for (int i = 0; i < U; ++i) {
-      const V a = r[i], b = r[i + U];
-      r[i] = shuffled<detail::UnitHalves<W, U, false>, W>(a, b);
-      r[i + U] = shuffled<detail::UnitHalves<W, U, true>, W>(a, b);
-    }
-  } else if constexpr (W / U == 4) {
-    for (int i = 0; i < U; ++i) {
-      using Even = detail::UnitAlternate<W, U, false>;
-      using Odd = detail::UnitAlternate<W, U, true>;
-      const V a = r[i], b = r[i + U], c = r[i + 2 * U], d = r[i + 3 * U];
-      const V ab0 = shuffled<Even, W>(a, b), ab1 = shuffled<Odd, W>(a, b);
-      const V cd0 = shuffled<Even, W>(c, d), cd1 = shuffled<Odd, W>(c, d);
-      r[i] = shuffled<Even, W>(ab0, cd0);
-      r[i + 2 * U] = shuffled<Odd, W>(ab0, cd0);
-      r[i + U] = shuffled<Even, W>(ab1, cd1);
-      r[i + 3 * U] = shuffled<Odd, W>(ab1, cd1);
-    }
-  }
-}
 
 // ---- sixteen lanes of one tensor ---------------------------------------------------------------
 
@@ -169,6 +65,16 @@ GP_INLINE void load_rows(const LaneView<E>& view, int64_t first, Square<ComputeO
   if (backwards)
     for (int l = 0; l < kLanes; ++l)
       __builtin_prefetch(view.lane[l] + offset - kPrefetchSquares * kLanes, 0, 2);
+  if constexpr (kIsWord<E>) {
+    // Rows change places so that the order of ElementLanes is that of the lanes.
+    WordTile<E> tile;
+    transpose_words(
+        [&](int i) GP_INLINE_LAMBDA { return view.lane[ElementLanes<E>::lane_of(i)] + offset; },
+        tile);
+    for (int column = 0; column < kLanes; ++column)
+      square.set(backwards ? kLanes - 1 - column : column, ElementLanes<E>::load(tile.at[column]));
+    return;
+  }
   for (int lane = 0; lane < kLanes; lane += W) {
     for (int column = 0; column < kLanes; column += W) {
       Native<C> r[W];
@@ -182,12 +88,25 @@ GP_INLINE void load_rows(const LaneView<E>& view, int64_t first, Square<ComputeO
   }
 }
 
-// Calls put(lane, parts) for every used lane: its 16 elements in the order of their addresses.
+// Calls put(lane, elements) for every used lane: its 16 elements in the order of their addresses,
+// as native vectors (before rounding) or, where they are words, as a whole.
 template <class E, class Put>
 GP_INLINE void for_each_row(const LaneView<E>& view, const Square<ComputeOf<E>>& square, Put put) {
   using C = ComputeOf<E>;
   constexpr int W = Lanes<C>::kWidth, kParts = Lanes<C>::kParts;
   const bool backwards = view.step < 0;
+  if constexpr (kIsWord<E>) {
+    WordTile<E> tile, rows;
+    for (int column = 0; column < kLanes; ++column)
+      ElementLanes<E>::template store<true>(tile.at[column],
+                                            square.get(backwards ? kLanes - 1 - column : column));
+    transpose_words([&](int i) GP_INLINE_LAMBDA { return tile.at[i]; }, rows);
+    for (int i = 0; i < kLanes; ++i) {
+      const int lane = ElementLanes<E>::lane_of(i);
+      if (lane < view.lanes) put(lane, rows.at[i]);
+    }
+    return;
+  }
   for (int lane = 0; lane < view.lanes; lane += W) {
     Native<C> r[kParts][W];
     for (int p = 0; p < kParts; ++p) {
@@ -243,12 +162,15 @@ __attribute__((noinline)) void store_square(const LaneView<E>& view, int64_t fir
         store_lanes(to, square.get(s));
     }
   } else if (view.access == Access::kRows && count == kLanes && view.stream) {
-    for_each_row(view, square, [&](int lane, const Native<C>* parts) { writer.put(lane, parts); });
+    for_each_row(view, square, [&](int lane, auto* elements) { writer.put(lane, elements); });
     writer.end_square();
   } else if (view.access == Access::kRows && count == kLanes) {
     const int64_t offset = view.step < 0 ? -first - (kLanes - 1) : first;
-    for_each_row(view, square, [&](int lane, const Native<C>* parts) {
-      for (int p = 0; p < kParts; ++p) store_part(view.lane[lane] + offset + p * W, parts[p]);
+    for_each_row(view, square, [&](int lane, auto* elements) {
+      if constexpr (kIsWord<E>)
+        std::memcpy(static_cast<void*>(view.lane[lane] + offset), elements, kLanes * sizeof(E));
+      else
+        for (int p = 0; p < kParts; ++p) store_part(view.lane[lane] + offset + p * W, elements[p]);
     });
   } else {
     for (int l = 0; l < view.lanes; ++l)
