@@ -34,6 +34,11 @@ struct ElementLanes {
   static constexpr int lane_of(int i) {
     return kPaired ? i / (2 * W) * (2 * W) + i % 2 * W + i % (2 * W) / 2 : i;
   }
+  static constexpr auto kLaneOf = [] {
+    std::array<int, kLanes> table{};
+    for (int i = 0; i < kLanes; ++i) table[i] = lane_of(i);
+    return table;
+  }();
 
   GP_INLINE static V load(const E* from) {
     if constexpr (kPaired) {
