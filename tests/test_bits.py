@@ -182,6 +182,24 @@ def test_a_few_special_values_in_long_rows(
 
 
 @all_elements
+@pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("function", gp.ops.scan.SCAN.functions, ids=lambda f: f.name)
+def test_short_rows_and_wide_columns(
+    function: Function, reverse: bool, element: gp.ElementKind
+) -> None:
+    """Rows of which several fill a block; columns that go down in strips, the last one narrow."""
+    op = gp.ops.scan.SCAN
+    rows = [(70, 16), (37, 32), (300, 64), (9, 128), (2, 64), (3000, 64)]
+    columns = [(300, 520), (35, 1500), (530, 1027), (4200, 257)]
+    problems = [
+        Case(op, line_problem(op, function, s, axis, element=element, reverse=reverse), i, style)
+        for i, (s, axis) in enumerate([(s, 1) for s in rows] + [(s, 0) for s in columns])
+        for style in (("special", "rare")[i % 2],)
+    ]
+    assert report(mismatches(builds(), problems)) == ""
+
+
+@all_elements
 @all_functions
 def test_lines_and_columns_have_the_same_bits_alone(
     op: Op, function: Function, element: gp.ElementKind
