@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_cases import CASES, Case  # noqa: E402
 
+from gradplan import engines  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
 from gradplan.engines import cpu, registered  # noqa: E402
 from gradplan.memory import LARGE  # noqa: E402
@@ -240,3 +243,23 @@ def test_rows_of_any_rank(shape: tuple[int, ...]) -> None:
     if len(shape) == 3:
         swapped = x.transpose(1, 2).contiguous().transpose(1, 2)  # axes that do not merge
         torch.testing.assert_close(gpt.segment_sum(swapped, ids, 3), expected)
+
+
+def test_threads_while_recipes_are_forgotten() -> None:
+    """A table of recipes that is full, or stale, is emptied; calls under way do not mind."""
+    x = torch.randn(3, 70)
+    expected = gpt.cumsum(x, 1)
+    done = threading.Event()
+
+    def forget() -> None:
+        while not done.is_set():
+            engines._changed()
+
+    with ThreadPoolExecutor(5) as pool:
+        forgetting = pool.submit(forget)
+        try:
+            results = list(pool.map(lambda _: gpt.cumsum(x, 1), range(2000)))
+        finally:
+            done.set()
+        forgetting.result()
+    assert all(torch.equal(y, expected) for y in results)

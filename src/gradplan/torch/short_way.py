@@ -89,6 +89,10 @@ def make_calls(operator: Operator) -> Calls:
     along = "".join(f", {name}" for name in _indices(operator))
     given = f"(recipe{along})" if along else "recipe"
     record = f"record({given}, {', '.join(floats)})"
+    run = f"""if ({needs_grad}) and grad_enabled():
+                return {record if first_order else f"apply(direct, {arguments})"}
+            {_launched(operator, 12)}
+            return {results}"""
     source = f"""
     def bind(prepare, recipes, limit, overload, apply, record, {", ".join(_CONTEXT)}):
         def find({arguments}):
@@ -112,16 +116,13 @@ def make_calls(operator: Operator) -> Calls:
                 recipe = recipes[{_key(operator)}]
             except KeyError:
                 return None
-            if ({needs_grad}) and grad_enabled():
-                return {record if first_order else f"apply(direct, {arguments})"}
-            {_launched(operator, 12)}
-            return {results}
+            {run}
 
         def call({arguments}):
             if {_listened_to(operator)} or {_batched(operator)}:
                 return overload({arguments})
-            find({arguments}) or make({arguments})
-            return known({arguments})
+            recipe = find({arguments}) or make({arguments})
+            {run}
 
         return find, direct, known, call
     """
