@@ -263,3 +263,34 @@ def test_threads_while_recipes_are_forgotten() -> None:
             done.set()
         forgetting.result()
     assert all(torch.equal(y, expected) for y in results)
+
+
+def _step(x: Any) -> Any:
+    rows = torch.tensor([1, 0])
+    made = gpt.cumprod(x, 1).sum() + gpt.embedding(rows, x).sum()
+    return made + gpt.lerp(x, x.detach(), 0.3).sum()
+
+
+def _gradient_of(loss: Any, x: Any) -> Any:
+    x.grad = None
+    loss().backward()
+    return x.grad
+
+
+def test_compiled_autograd() -> None:
+    from torch._dynamo import compiled_autograd
+
+    x = torch.randn(4, 5, requires_grad=True)
+    expected = _gradient_of(lambda: _step(x), x)
+    with compiled_autograd._enable(lambda graph: torch.compile(graph, backend="eager")):
+        assert torch.equal(_gradient_of(lambda: _step(x), x), expected)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints(reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.randn(4, 5, requires_grad=True)
+    expected = _gradient_of(lambda: _step(x), x)
+    loss = lambda: checkpoint(_step, x, use_reentrant=reentrant)  # noqa: E731
+    assert torch.equal(_gradient_of(loss, x), expected)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
-from torch.autograd.function import BackwardCFunction
 
 from gradplan.descriptor import Real
 from gradplan.engines import on_change
@@ -331,10 +330,12 @@ class _Recorder:
         name = f"gradplan_{operator.name}"
         methods = {"forward": staticmethod(forward), "backward": staticmethod(pull)}
         function: Any = type(name, (torch.autograd.Function,), methods)
-        # In place of what PyTorch makes for it: a slot is faster than a dictionary, and `apply`
-        # goes to `backward` without a look at what else it might mean.
-        node = {"_forward_cls": function, "__slots__": ("recipe",), "apply": pull}
-        function._backward_cls = type(f"{name}Backward", (BackwardCFunction,), node)
+        # What PyTorch makes for it, but a slot is faster than a dictionary, and `apply` goes to
+        # `backward` without a look at what else it might mean.
+        made = function._backward_cls
+        function._backward_cls = type(
+            made.__name__, (made,), {"__slots__": ("recipe",), "apply": pull}
+        )
         self.apply = plain_apply(function)
 
     def _option_values(self, operator: Operator, layout: Layout) -> list[str]:
