@@ -31,8 +31,13 @@ def pairs(shape: tuple[int, int]) -> dict[str, tuple[Function, Function]]:
     rows = torch.randint(0, shape[0], (shape[0],))
     other = torch.randn(shape)
     functional = torch.nn.functional
+    batch = rows.reshape(4, -1)
     made: dict[str, tuple[Function, Function]] = {
         "embedding": (lambda x: gpt.embedding(rows, x), lambda x: functional.embedding(rows, x)),
+        "embedding of a batch": (
+            lambda x: gpt.embedding(batch, x),
+            lambda x: functional.embedding(batch, x),
+        ),
         "lerp": (lambda x: gpt.lerp(x, other, 0.3), lambda x: torch.lerp(x, other, 0.3)),
         "segment_sum": (
             lambda x: gpt.segment_sum(x, rows, shape[0]),
