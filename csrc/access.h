@@ -8,9 +8,6 @@
 
 namespace gradplan {
 
-// For lambdas in hot loops: what they capture stays in registers.
-#define GP_INLINE_LAMBDA __attribute__((always_inline))
-
 template <class C>
 GP_INLINE Mask<C> first_lanes(int count) {
   using I = IntOf<C>;

@@ -4,6 +4,8 @@
 // its value in f32, and rounding them back needs no packing. All others keep their order.
 #pragma once
 
+#include <array>
+
 #include "dtype.h"
 #include "transpose.h"
 

@@ -22,6 +22,8 @@ constexpr int kVectorBytes = 16;
 #endif
 
 #define GP_INLINE inline __attribute__((always_inline))
+// For lambdas in hot loops: what they capture stays in registers.
+#define GP_INLINE_LAMBDA __attribute__((always_inline))
 
 template <class T>
 struct NativeVector {

@@ -95,7 +95,10 @@ struct RowEnd {
   RowEnd(const E* base, int64_t rows, int64_t row_stride, int64_t width)
       : width(width),
         start(std::max<int64_t>(width - kWidth, 0)),
-        last_in_reach(base + std::max<int64_t>(0, (rows - 1) * row_stride) + width - kWidth) {}
+        last_in_reach(rows == 0  // and perhaps no address
+                          ? base
+                          : base + std::max<int64_t>(0, (rows - 1) * row_stride) + width - kWidth) {
+  }
 
   GP_INLINE V load(const E* row) const {
     const E* p = row + start;
