@@ -1,6 +1,6 @@
 // Plain scans along an axis across which memory runs: columns that are neighbours.
 //
-// A strip of columns goes down together, one row at a time, so that memory is read and written in
+// A strip of columns goes down together, two rows at a time, so that memory is read and written in
 // long runs; the carries of all its columns stay in the cache.
 #pragma once
 
@@ -145,7 +145,7 @@ class ColumnStrip {
   alignas(64) E staged_[kRows][kStripColumns];
 };
 
-// Columns that lie side by side in both tensors, and enough of them for every thread.
+// Columns that lie side by side in both tensors, in runs that are worth it.
 template <class E>
 bool columns_are_contiguous(const Geometry<E, 2>& g) {
   if (g.outer.extent.empty()) return false;
