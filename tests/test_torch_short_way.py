@@ -85,6 +85,21 @@ def test_batches_of_gradients() -> None:
     assert torch.equal(again, first)
 
 
+def test_transforms_around_the_backward_alone() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    y = gpt.cumprod(x, 1)
+    many = torch.randn(3, 4, 5)
+
+    def pull(g: Any) -> Any:
+        return torch.autograd.grad(y, x, g, retain_graph=True)[0]
+
+    single = [pull(g) for g in many]
+    for _ in range(2):
+        assert torch.equal(torch.func.vmap(pull)(many), torch.stack(single))
+    _, tangent = torch.func.jvp(pull, (many[0],), (many[1],))
+    assert torch.equal(tangent, single[1])
+
+
 def test_a_graph_is_used_once_unless_it_is_retained() -> None:
     x = torch.randn(4, 5, requires_grad=True)
     y = gpt.cummax(x, 1)
@@ -155,19 +170,19 @@ def test_a_gradient_that_nobody_wants_changes_no_other(
 def test_only_kernels_that_can_leave_an_output_out_accept_none() -> None:
     x = torch.randn(3, 4)
 
-    def recipe_of(name: str, *arguments: Any) -> Any:
-        OPERATORS[name].call(x, *arguments)
-        return OPERATORS[name].calls.find(x, *arguments)
+    def kernel_of(name: str, *arguments: Any) -> Any:
+        run, _ = OPERATORS[name].prepare((x, *arguments))
+        return run.kernel
 
-    recipe = recipe_of("lerp_backward", 0.3)
+    kernel = kernel_of("lerp_backward", 0.3)
     db = torch.empty(3, 4)
-    recipe.kernel(x, None, db, None)
+    kernel(x, None, db, None)
     assert torch.equal(db, x * torch.tensor(0.3))
-    recipe.kernel(x, None, None, None)
+    kernel(x, None, None, None)
     with pytest.raises(InvalidProblem, match="expected a tensor, got None"):
-        recipe.kernel(None, db, db.clone(), None)
+        kernel(None, db, db.clone(), None)
     with pytest.raises(InvalidProblem, match="expected a tensor, got None"):
-        recipe_of("cumsum", 0, False).kernel(x, None, None)
+        kernel_of("cumsum", 0, False)(x, None, None)
 
 
 def _flags_of(address: int) -> str:

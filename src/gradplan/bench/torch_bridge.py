@@ -114,7 +114,7 @@ def main() -> None:
         table = Table("function", *heads, title=title, title_justify="left")
         columns = [dict(ratios(shape, both, effort)) for both in (False, True)]
         for name in columns[0]:
-            table.add_row(name, *(f"{column[name]:#.2g}" for column in columns))
+            table.add_row(name, *(f"{column[name]:.2f}" for column in columns))
         console.print(table)
 
 

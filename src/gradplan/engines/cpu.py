@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -177,6 +178,11 @@ def set_num_threads(n: int) -> None:
 # The engine ----------------------------------------------------------------------------------
 
 
+_SHORT = 1 << 14
+"""Elements of a problem that is done, in microseconds, before another thread would have started:
+letting go of Python's lock for it costs more than it gives."""
+
+
 class CpuEngine(Engine):
     """C++ kernels; `build` names one instruction set level, None takes the best."""
 
@@ -207,6 +213,8 @@ class CpuEngine(Engine):
         function, merging, workspace_size = load(self.build).gradplan_bind(
             op.name, op.plan_name, described, attributes
         )
+        elements = sum(math.prod(o.shape) for o in op.operands(desc))
+        function.release_gil = merging.release_gil = elements > _SHORT
         return function, merging, workspace_size
 
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:

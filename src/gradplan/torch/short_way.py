@@ -20,26 +20,22 @@ from torch.autograd import forward_ad
 
 from gradplan.descriptor import Real
 from gradplan.engines import on_change
-from gradplan.memory import LARGE, use_large_pages
 from gradplan.torch.autograd import Layout, OfForward, make_apply, plain_apply
+from gradplan.torch.launching import Launch, Output, make_launch
 from gradplan.torch.operators import Operator
 
 _RECIPES = 4096  # per operator; a program with more shapes than that starts over
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 """The types whose tensors have memory of their own; all others go through the dispatcher."""
 
-_EXPORTS_GRAD = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-"""Newer tensors have a faster way out than `__dlpack__`, which refuses those with gradients."""
-
 _CONTEXT: dict[str, Any] = {
     "is_compiling": torch.compiler.is_dynamo_compiling,
     "plain": _PLAIN,
     "modes": torch._C._len_torch_dispatch_stack,
     "transforms": torch._C._functorch.peek_interpreter_stack,
-    "tracing": torch._C._get_tracing_state,
+    "tracing": torch._C._is_tracing,
     "forward_ad": forward_ad,
     "grad_enabled": torch.is_grad_enabled,
-    "empty_like": torch.empty_like,
     "is_batch": torch._C._functorch.is_legacy_batchedtensor,
 }
 
@@ -47,15 +43,10 @@ _CONTEXT: dict[str, Any] = {
 class Recipe:
     """What a call has to know for shapes, an element type and options."""
 
-    __slots__ = ("backward", "blanks", "kernel", "options", "run")
+    __slots__ = ("backward", "launch", "options")
 
-    kernel: Callable[..., Any]
-    """Takes the inputs, the outputs and None."""
-    run: Callable[..., Any]
-    """The same, slower, for what the kernel refused: it says what is wrong, or mends it."""
-    blanks: Sequence[Any]
-    """Tensors without memory that have the shapes of outputs: `empty_like` is twice as fast as
-    `new_empty`."""
+    launch: Launch
+    """Takes the inputs and gives new outputs."""
     options: tuple[Any, ...]
     """What the gradient has to know (`Layout`)."""
     backward: Recipe | None
@@ -82,18 +73,15 @@ def make_calls(operator: Operator) -> Calls:
     arguments = ", ".join(operator.arguments)
     results = ", ".join(_results(operator))
     floats = _floats(operator)
-    needs_grad = " or ".join(f"{name}.requires_grad" for name in floats)
-    first_order = operator.op.gradient is not None
-    # Indices go along with the recipe: autograd has no business with them.
-    along = "".join(f", {name}" for name in _indices(operator))
-    given = f"(recipe{along})" if along else "recipe"
-    record = f"record({given}, {', '.join(floats)})"
-    run = f"""if ({needs_grad}) and grad_enabled():
-                return {record if first_order else f"apply(direct, {arguments})"}
-            {_launched(operator, 12)}
+    recorders = _recorders(operator) if operator.op.gradient is not None else []
+    records = [f"record_{i}" for i, _ in enumerate(recorders)]
+    recorded = [_recorded(r, name, floats) for r, name in zip(recorders, records, strict=True)]
+    run = f"""if ({_needs_grad(floats)}) and grad_enabled():
+                {_lines(recorded or [f"return apply(direct, {arguments})"], 16)}
+            {_launched(operator)}
             return {results}"""
     source = f"""
-    def bind(prepare, recipes, limit, overload, apply, record, {", ".join(_CONTEXT)}):
+    def bind(prepare, recipes, limit, overload, apply, {", ".join([*records, *_CONTEXT])}):
         def find({arguments}):
             return recipes.get(({_key(operator)}))
 
@@ -105,7 +93,7 @@ def make_calls(operator: Operator) -> Calls:
 
         def direct({arguments}):
             recipe = find({arguments}) or make({arguments})
-            {_launched(operator, 12)}
+            {_launched(operator)}
             return {results}
 
         def known({arguments}):
@@ -125,15 +113,14 @@ def make_calls(operator: Operator) -> Calls:
 
         return find, direct, known, call
     """
-    recorder = _Recorder(operator) if first_order else None
     bind = _compiled(source, operator.name)
     made = bind(
-        _preparation(operator, recorder),
+        _preparation(operator, recorders[0].options if recorders else None),
         recipes,
         _RECIPES,
         operator.overload,
         make_apply(operator),
-        recorder and recorder.apply,
+        *(recorder.apply for recorder in recorders),
         **_CONTEXT,
     )
     return Calls(*made)
@@ -150,6 +137,15 @@ def _indices(operator: Operator) -> list[str]:
     return [t.function_name for t in operator.tensors if t.index]
 
 
+def _needs_grad(names: Sequence[str]) -> str:
+    return " or ".join(f"{name}.requires_grad" for name in names)
+
+
+def _lines(lines: Sequence[str], indent: int) -> str:
+    """To be put where the first line's indent is already."""
+    return textwrap.indent("\n".join(lines), " " * indent).lstrip()
+
+
 def _results(operator: Operator) -> list[str]:
     return [f"result_{i}" for i, _ in enumerate(operator.outputs)]
 
@@ -157,21 +153,29 @@ def _results(operator: Operator) -> list[str]:
 def _listened_to(operator: Operator) -> str:
     """Is anything there that PyTorch's dispatcher would notice?"""
     floats = _floats(operator)
+    return " or ".join(
+        [_seen_by_autograd(operator), f"not {floats[0]}.is_cpu", "transforms() is not None"]
+    )
+
+
+def _seen_by_autograd(operator: Operator) -> str:
+    """The same in a gradient, whose tensors are where the forward's were.
+
+    What a transform has wrapped has no memory; no kernel takes it, so there is no need to ask.
+    """
     tests = [
         "is_compiling()",
         *(f"type({t.function_name}) not in plain" for t in operator.tensors),
-        f"not {floats[0]}.is_cpu",
-        *(f"{name}.is_neg()" for name in floats),
+        *(f"{name}.is_neg()" for name in _floats(operator)),
         "modes()",
-        "transforms() is not None",
-        "tracing() is not None",
+        "tracing()",
         "forward_ad._current_level >= 0",
     ]
     return " or ".join(tests)
 
 
 def _batched(operator: Operator) -> str:
-    """Is it a batch of the old vmap (`is_grads_batched`)? Kernels refuse those, so ask late."""
+    """Is it a batch of the old vmap (`is_grads_batched`)?"""
     return " or ".join(f"is_batch({t.function_name})" for t in operator.tensors)
 
 
@@ -185,23 +189,10 @@ def _key(operator: Operator) -> str:
     return ", ".join([*shapes, f"{_floats(operator)[0]}.dtype", *options])
 
 
-def _launched(operator: Operator, indent: int, wanted: Sequence[str] = ()) -> str:
-    """Allocates the outputs (those that are `wanted`) and runs the kernel of `recipe`."""
-    inputs = {t.axes: t.function_name for t in operator.tensors}
-    lines = []
-    for i, t in enumerate(operator.outputs):
-        new = f"empty_like({inputs.get(t.axes, f'recipe.blanks[{i}]')})"
-        lines.append(f"result_{i} = {new}" + (f" if {wanted[i]} else None" if wanted else ""))
-    if not _EXPORTS_GRAD:
-        lines += [f"{name} = {name}.detach()" for name in _floats(operator)]
-    passed = ", ".join([t.function_name for t in operator.tensors] + _results(operator))
-    lines += [
-        "try:",
-        f"    recipe.kernel({passed}, None)",
-        "except Exception:",
-        f"    {', '.join(_results(operator))} = recipe.run({passed})",
-    ]
-    return textwrap.indent("\n".join(lines), " " * indent).lstrip()
+def _launched(operator: Operator, wanted: Sequence[str] = ()) -> str:
+    """Runs the kernel of `recipe`; of several outputs only those that are `wanted`."""
+    passed = [*(t.function_name for t in operator.tensors), *wanted]
+    return f"{', '.join(_results(operator))} = recipe.launch({', '.join(passed)})"
 
 
 def _compiled(source: str, name: str) -> Callable[..., Any]:
@@ -214,71 +205,73 @@ def _compiled(source: str, name: str) -> Callable[..., Any]:
 # Recipes -------------------------------------------------------------------------------------
 
 
-def _preparation(operator: Operator, recorder: _Recorder | None) -> Callable[..., Recipe]:
+def _preparation(
+    operator: Operator, options: Callable[..., tuple[Any, ...]] | None
+) -> Callable[..., Recipe]:
     def prepare(*arguments: Any) -> Recipe:
         recipe = Recipe()
         run, shapes = operator.prepare(arguments)
-        recipe.run = _mending(operator, run, arguments[len(operator.tensors) :])
         like = arguments[operator.differentiable[0]]
-        recipe.blanks = [_blank(like, shape) for shape in shapes]
-        # A call that reshapes its arguments has no kernel to go to directly.
-        recipe.kernel = getattr(run, "kernel", None) or _without_workspace(run)
-        if any(blank.numel() * blank.element_size() >= LARGE for blank in recipe.blanks):
-            recipe.kernel = _in_large_pages(recipe.kernel, len(shapes))
-        recipe.options = recorder.options(*arguments) if recorder is not None else ()
+        axes = [t.axes for t in operator.tensors]
+        outputs = [
+            Output(tuple(n), like.dtype, axes.index(t.axes) if t.axes in axes else None)
+            for t, n in zip(operator.outputs, shapes, strict=True)
+        ]
+        mend = _mending(operator, run, arguments[len(axes) :])
+        recipe.launch = make_launch(run, len(axes), outputs, mend)
+        recipe.options = options(*arguments) if options is not None else ()
         recipe.backward = None
         return recipe
 
     return prepare
 
 
-def _blank(like: Any, shape: Sequence[int]) -> Any:
-    blank = like.detach().new_empty(shape)
-    blank.untyped_storage().resize_(0)
-    return blank
-
-
-def _without_workspace(run: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *tensors: run(*tensors[:-1])
-
-
 def _mending(operator: Operator, run: Callable[..., Any], options: Sequence[Any]) -> Any:
     """What to do when the kernel has refused: `run` says what is wrong, or finishes the call."""
     inputs = len(operator.tensors)
-    is_batch = _CONTEXT["is_batch"]
+    is_batch, transforms = _CONTEXT["is_batch"], _CONTEXT["transforms"]
 
     def mend(*tensors: Any) -> Any:
-        if any(is_batch(x) for x in tensors[:inputs]):
-            return operator.overload(*tensors[:inputs], *options)
+        given = tensors[:inputs]
+        if transforms() is not None or any(is_batch(x) for x in given):
+            return operator.overload(*given, *options)
         return run(*tensors)
 
     return mend
 
 
-def _in_large_pages(kernel: Callable[..., Any], outputs: int) -> Callable[..., Any]:
-    def run(*tensors: Any) -> Any:
-        for x in tensors[-1 - outputs : -1]:
-            if x is not None:
-                use_large_pages(x.data_ptr(), x.nbytes)
-        return kernel(*tensors)
-
-    return run
-
-
 # Gradients -----------------------------------------------------------------------------------
+
+
+def _recorders(operator: Operator) -> list[_Recorder]:
+    """One for gradients of all inputs; before it, where there are several, one for each alone."""
+    floats = _floats(operator)
+    alone = [[name] for name in floats] if len(floats) > 1 else []
+    return [_Recorder(operator, names) for names in [*alone, floats]]
+
+
+def _recorded(recorder: _Recorder, record: str, floats: Sequence[str]) -> str:
+    """The line that calls it, if nothing else needs gradients."""
+    recipe = f"(recipe, {', '.join(recorder.along)})" if recorder.along else "recipe"
+    others = [name for name in floats if name not in recorder.differentiated]
+    condition = f"if not ({_needs_grad(others)}): " if others else ""
+    return f"{condition}return {record}({recipe}, {', '.join(recorder.differentiated)})"
 
 
 class _Recorder:
     """The first derivative: `apply` launches the kernel and records the backward.
 
-    It takes the recipe, in a tuple with indices if there are any, and the other tensors.
+    It takes the recipe, in a tuple with those tensors that need no gradient if there are any, and
+    the others: autograd has no business with the former, and takes its time for every argument.
     """
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, differentiated: Sequence[str]) -> None:
+        self.differentiated = differentiated
+        names = [t.function_name for t in operator.tensors]
+        self.along = along = [name for name in names if name not in differentiated]
         derivative = OfForward(operator)
         layout = Layout(derivative)
         backward = derivative.backward
-        floats, along = _floats(operator), _indices(operator)
         kept = [t.function_name for t in layout.inputs] + ["result_0"] * len(layout.outputs)
         # From here on the backward's names for its tensors: the saved ones, then the cotangents.
         called = {t.name: t.function_name for t in backward.tensors}
@@ -289,11 +282,13 @@ class _Recorder:
         values |= {name: repr(value) for name, value in layout.conventions.items()} | called
         arguments = ", ".join(values[name] for name in backward.names)
         result_of = dict(zip(derivative.inputs, _results(backward), strict=True))
-        at = {operator.tensors[i].name: k + 1 for k, i in enumerate(operator.differentiable)}
+        declared = {t.function_name: t.name for t in operator.tensors}
+        at = {declared[name]: k + 1 for k, name in enumerate(differentiated)}
         # Of several gradients only some may be asked for. A kernel that cannot leave one out
-        # refuses, and then `run` makes it for nothing.
+        # refuses, and then it is made for nothing.
         several = len(backward.outputs) > 1
-        wanted = [f"wants[{at[name]}]" for name in derivative.inputs] if several else []
+        asked = {name: f"wants[{k}]" if len(at) > 1 else "True" for name, k in at.items()}
+        wants = [asked.get(name, "False") for name in derivative.inputs]
         returned = ["None", *(result_of.get(name, "None") for name in at)]
         results = ", ".join(_results(backward))
         source = f"""
@@ -301,9 +296,9 @@ class _Recorder:
             def options({", ".join(operator.arguments)}):
                 return ({"".join(f"{o}, " for o in self._option_values(operator, layout))})
 
-            def forward(ctx, recipe, {", ".join(floats)}):
+            def forward(ctx, recipe, {", ".join(differentiated)}):
                 {f"recipe, {', '.join(along)} = recipe" if along else ""}
-                {_launched(operator, 16)}
+                {_launched(operator)}
                 ctx.recipe = recipe
                 {f"ctx.save_for_backward({', '.join(kept)})" if kept else ""}
                 return {", ".join(_results(operator))}
@@ -311,15 +306,15 @@ class _Recorder:
             def backward(ctx, {", ".join(grads)}):
                 forward_recipe = ctx.recipe
                 {f"{', '.join(saved)}, = ctx.saved_tensors" if saved else ""}
-                {"wants = ctx.needs_input_grad" if several else ""}
+                {"wants = ctx.needs_input_grad" if several and len(at) > 1 else ""}
                 recipe = forward_recipe.backward
-                if recipe is None or grad_enabled() or {_listened_to(backward)}:
+                if recipe is None or grad_enabled() or {_seen_by_autograd(backward)}:
                     options = forward_recipe.options
                     {results} = call({arguments})
                     if recipe is None:
                         forward_recipe.backward = find({arguments})
                 else:
-                    {_launched(backward, 20, wanted)}
+                    {_launched(backward, wants if several else ())}
                 return {", ".join(returned)}
 
             return options, forward, backward

@@ -1,0 +1,15 @@
+from collections.abc import Callable
+from typing import Any
+
+def make(
+    kernel: Any,
+    handle: int,
+    release_lock: bool,
+    tensor_type: type,
+    inputs: int,
+    outputs: tuple[tuple[tuple[Any, ...], int], ...],
+    allocate: Callable[..., Any],
+    empty_like: Callable[..., Any],
+    otherwise: Callable[..., Any],
+    /,
+) -> Callable[..., Any]: ...

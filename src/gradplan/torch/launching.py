@@ -1,0 +1,113 @@
+"""Kernels as functions of PyTorch's tensors: `launch(*inputs)` gives new outputs.
+
+With flags behind the inputs, one for each of several outputs, those that are False are not computed
+where the kernel allows that, and may be None. Whatever the kernel refuses goes on to `otherwise`,
+which says what is wrong, or mends it.
+
+Small problems go through a function in C (csrc/python/launch.cc), which saves a microsecond each;
+where that module or the tensors' exchange table is missing, and for large problems, the one in
+Python serves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from gradplan._ffi import tvm_ffi
+from gradplan.memory import LARGE, use_large_pages
+
+try:
+    tvm_ffi()  # the module needs its library
+    from gradplan.torch import _launch
+except ImportError:  # built without Python's headers, or a Python without the stable interface
+    _launch = None  # type: ignore[assignment]
+
+Launch = Callable[..., Any]
+
+EXPORTS_GRAD = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+"""Newer tensors have a faster way out than `__dlpack__`, which refuses those with gradients."""
+
+
+def _empty_strided(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> Any:
+    return torch.empty_strided(shape, strides, dtype=dtype)
+
+
+# What compiled code allocates with: 0.5 us where `empty_like` takes 1 and `new_empty` 1.7.
+_allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty_strided)
+
+
+class Output(NamedTuple):
+    """A new tensor: contiguous, but strided as the input `like` if there is one."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    like: int | None
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        shape = self.shape
+        return tuple(math.prod(n or 1 for n in shape[i + 1 :]) for i in range(len(shape)))
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * int(self.dtype.itemsize)
+
+
+def make_launch(run: Any, inputs: int, outputs: Sequence[Output], otherwise: Launch) -> Launch:
+    """`run` is what takes the inputs and then the outputs; it may know its kernels."""
+    small = all(output.size < LARGE for output in outputs)
+    kernels = [getattr(run, name, None) for name in ("kernel", "merging")]
+    for kernel in kernels if _launch is not None and EXPORTS_GRAD and small else ():
+        if isinstance(kernel, tvm_ffi().Function):
+            return _launch.make(
+                kernel,
+                kernel.__chandle__(),
+                kernel.release_gil,
+                torch.Tensor,
+                inputs,
+                tuple(
+                    ((o.shape, o.strides, o.dtype), -1 if o.like is None else o.like)
+                    for o in outputs
+                ),
+                _allocate,
+                torch.empty_like,
+                otherwise,
+            )
+    return _launch_in_python(kernels[0] or _without_workspace(run), inputs, outputs, otherwise)
+
+
+def _without_workspace(run: Launch) -> Launch:
+    """A call that reshapes its arguments has no kernel to go to directly."""
+    return lambda *tensors: run(*tensors[:-1])
+
+
+def _launch_in_python(
+    kernel: Launch, inputs: int, outputs: Sequence[Output], otherwise: Launch
+) -> Launch:
+    new = [(o.shape, o.strides, o.dtype) for o in outputs]
+    everything = (True,) * len(outputs)
+
+    def allocate(i: int, given: Sequence[Any]) -> Any:
+        like = outputs[i].like
+        if like is not None and not given[like].is_contiguous():
+            made = torch.empty_like(given[like])
+        else:
+            made = _allocate(*new[i])
+        use_large_pages(made.data_ptr(), outputs[i].size)
+        return made
+
+    def launch(*arguments: Any) -> Any:
+        given, wanted = arguments[:inputs], arguments[inputs:] or everything
+        try:
+            made = tuple(allocate(i, given) if want else None for i, want in enumerate(wanted))
+            exported = given if EXPORTS_GRAD else [x.detach() for x in given]
+            kernel(*exported, *made, None)
+        except Exception:
+            return otherwise(*given, *(None for _ in outputs))
+        return made if len(made) > 1 else made[0]
+
+    return launch
