@@ -19,8 +19,9 @@ torch = pytest.importorskip("torch")
 
 from gradplan.memory import LARGE  # noqa: E402
 from gradplan.torch import launching  # noqa: E402
-from gradplan.torch.launching import Output, make_launch  # noqa: E402
+from gradplan.torch.launching import make_launch  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
+from gradplan.torch.outputs import Output  # noqa: E402
 from gradplan.vocabulary import IndexOutOfRange, InvalidProblem  # noqa: E402
 
 SHAPE = (5, 7)

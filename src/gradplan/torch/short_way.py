@@ -21,8 +21,9 @@ from torch.autograd import forward_ad
 from gradplan.descriptor import Real
 from gradplan.engines import on_change
 from gradplan.torch.autograd import Layout, OfForward, make_apply, plain_apply
-from gradplan.torch.launching import Launch, Output, make_launch
+from gradplan.torch.launching import Launch, make_launch
 from gradplan.torch.operators import Operator
+from gradplan.torch.outputs import Output
 
 _RECIPES = 4096  # per operator; a program with more shapes than that starts over
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
