@@ -32,6 +32,13 @@ void for_each_run(const std::array<const Operand*, K>& operands, F&& f) {
   if (packed) {
     int64_t n = 1;
     for (int d = 0; d < operands[0]->rank; ++d) n *= operands[0]->shape[d];
+    if (n <= kPackedRun) {  // small and all in one piece, as most tensors are
+      parallel_for(n > 0, 1, 0, [&](int64_t, int64_t) {
+        f(Offsets{}, one, n);
+        stream_fence();
+      });
+      return;
+    }
     dims.add(n, one);
   } else {
     for (int d = 0; d < operands[0]->rank; ++d) {

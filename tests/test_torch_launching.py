@@ -298,3 +298,85 @@ def test_a_launch_lets_go_of_what_it_holds() -> None:
     del launch
     gc.collect()
     assert watch() is None
+
+
+# Keys ----------------------------------------------------------------------------------------
+
+
+class Subclass(torch.Tensor):  # type: ignore[misc]
+    pass
+
+
+KEYS = {
+    IN_C: (launching.plain_key, launching.any_key),
+    IN_PYTHON: (launching._plain_python_key, launching._python_key),
+}
+
+
+@pytest.mark.parametrize(("plain_key", "any_key"), KEYS.values(), ids=KEYS.keys())
+class TestKeys:
+    def test_they_tell_shapes_and_types_apart(self, plain_key: Any, any_key: Any) -> None:
+        x = torch.randn(2, 3)
+        problems = [
+            (x,),
+            (x, x),
+            (x.double(),),
+            (x.bfloat16(),),
+            (x.half(),),
+            (x.reshape(6),),
+            (x.reshape(3, 2),),
+            (x.reshape(2, 3, 1),),
+            (x.reshape(1, 2, 3),),
+            (x[0, 0],),
+            (x[:0],),
+            (x[0], x[0, 0]),
+            (x[0, 0], x[0]),
+            (x, torch.zeros(2, dtype=torch.int64)),
+            (x, torch.zeros(2, dtype=torch.int32)),
+        ]
+        assert len({plain_key(*tensors) for tensors in problems}) == len(problems)
+        for tensors in problems:
+            again = [y.clone() for y in tensors]
+            assert plain_key(*again) == any_key(*tensors)
+
+    def test_nothing_else_matters(self, plain_key: Any, any_key: Any) -> None:
+        x = torch.randn(4, 4)
+        for y in (x.T, torch.nn.Parameter(x), x.clone().requires_grad_(), x[:1].expand(4, 4)):
+            assert plain_key(y) == plain_key(x)
+
+    def test_subclasses_are_not_plain(self, plain_key: Any, any_key: Any) -> None:
+        x = torch.randn(2, 3)
+        y = x.as_subclass(Subclass)
+        assert plain_key(y) is None
+        assert plain_key(x, y) is None
+        assert any_key(x, y) == any_key(x, x) is not None
+
+    def test_what_is_elsewhere_has_none(self, plain_key: Any, any_key: Any) -> None:
+        x = torch.randn(2, 3)
+        assert any_key(x.to("meta")) is None
+        assert plain_key(x, x.to("meta")) is None
+
+    def test_batches_are_not_plain(self, plain_key: Any, any_key: Any) -> None:
+        x = torch.randn(2, 3, requires_grad=True)
+        seen: list[Any] = []
+
+        class Watch(torch.autograd.Function):  # type: ignore[misc]
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                seen.append(plain_key(g))
+                return g
+
+        torch.autograd.grad(Watch.apply(x), x, torch.randn(4, 2, 3), is_grads_batched=True)
+        assert seen == [None]
+
+
+def test_keys_of_what_is_no_tensor() -> None:
+    for impostor in (None, 7, [1.0], object(), torch.Tensor):
+        assert launching.plain_key(impostor) is None
+        assert launching.any_key(impostor) is None
+    assert launching.any_key(torch.randn([1] * 40), torch.randn([1] * 40)) is None  # too long
+    assert isinstance(launching.any_key(), bytes)

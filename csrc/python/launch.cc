@@ -45,6 +45,23 @@ class Ref {  // owns a reference, or nothing
 constexpr int kMaxTensors = 8;
 constexpr const char* kCapsule = "gradplan.torch._launch";
 
+template <class T>
+const T* bound_to(PyObject* self) {
+  return static_cast<const T*>(PyCapsule_GetPointer(self, kCapsule));
+}
+
+// PyTorch's tensors, and the way to look at their memory.
+struct Tensors {
+  Ref type;
+  const DLPackExchangeAPI* api;
+
+  // As a kernel sees it; what has no memory (a batch of vmap, say) is refused.
+  bool look_at(PyObject* tensor, DLTensor& seen) const {
+    return PyObject_TypeCheck(tensor, reinterpret_cast<PyTypeObject*>(type.get())) &&
+           api->dltensor_from_py_object_no_sync(tensor, &seen) == 0;
+  }
+};
+
 struct Output {
   Ref arguments;  // of `allocate`
   int like;       // the input whose strides it gets if they are unusual, or -1
@@ -53,8 +70,7 @@ struct Output {
 struct Launch {
   TVMFFIObjectHandle kernel;
   Ref kernel_owner;
-  const DLPackExchangeAPI* api;
-  Ref tensor_type;
+  Tensors tensors;
   int inputs;
   std::vector<Output> outputs;
   Ref allocate, empty_like, otherwise;
@@ -69,13 +85,6 @@ bool is_packed(const DLTensor& t) {
     stride *= t.shape[d];
   }
   return true;
-}
-
-// Of a tensor as the kernel sees it; what has no memory (a batch of vmap, say) is refused.
-bool look_at(const Launch& launch, PyObject* tensor, DLTensor& seen) {
-  auto* type = reinterpret_cast<PyTypeObject*>(launch.tensor_type.get());
-  return PyObject_TypeCheck(tensor, type) &&
-         launch.api->dltensor_from_py_object_no_sync(tensor, &seen) == 0;
 }
 
 bool run(const Launch& launch, TVMFFIAny* arguments, int count) {
@@ -102,7 +111,7 @@ Outcome attempt(const Launch& launch, PyObject* const* given, PyObject* const* w
     arguments[i].v_ptr = &seen[i];
   };
   for (int i = 0; i < launch.inputs; ++i) {
-    if (!look_at(launch, given[i], seen[i])) return Outcome::kRefused;
+    if (!launch.tensors.look_at(given[i], seen[i])) return Outcome::kRefused;
     pass(i);
   }
   int at = launch.inputs;
@@ -117,7 +126,7 @@ Outcome attempt(const Launch& launch, PyObject* const* given, PyObject* const* w
         usual ? PyObject_CallObject(launch.allocate.get(), output.arguments.get())
               : PyObject_CallFunctionObjArgs(launch.empty_like.get(), given[output.like], nullptr));
     if (!results[i]) return Outcome::kOutOfMemory;
-    if (!look_at(launch, results[i].get(), seen[at])) return Outcome::kRefused;
+    if (!launch.tensors.look_at(results[i].get(), seen[at])) return Outcome::kRefused;
     pass(at);
   }
   return run(launch, arguments, at) ? Outcome::kDone : Outcome::kRefused;
@@ -137,7 +146,7 @@ PyObject* call_otherwise(const Launch& launch, PyObject* const* given) {
 
 // launch(*inputs) or launch(*inputs, *wanted), one flag per output.
 PyObject* call(PyObject* self, PyObject* const* given, Py_ssize_t count) {
-  const auto* launch = static_cast<const Launch*>(PyCapsule_GetPointer(self, kCapsule));
+  const auto* launch = bound_to<Launch>(self);
   if (launch == nullptr) return nullptr;
   const int inputs = launch->inputs, outputs = int(launch->outputs.size());
   if (count != inputs && count != inputs + outputs)
@@ -158,19 +167,19 @@ PyObject* call(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   return all.release();
 }
 
-const DLPackExchangeAPI* exchange_api(PyObject* type) {
+bool read_type(PyObject* type, Tensors& tensors) {
   Ref capsule(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));
-  if (!capsule) return nullptr;
-  auto* api = static_cast<const DLPackExchangeAPI*>(
+  if (!capsule) return false;
+  tensors.type = Ref::to(type);
+  tensors.api = static_cast<const DLPackExchangeAPI*>(
       PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
-  if (api == nullptr) return nullptr;
-  if (api->header.version.major != DLPACK_MAJOR_VERSION ||
-      api->dltensor_from_py_object_no_sync == nullptr) {
-    PyErr_Format(PyExc_ImportError, "expected version %d of DLPack's exchange table, got %d",
-                 DLPACK_MAJOR_VERSION, int(api->header.version.major));
-    return nullptr;
-  }
-  return api;
+  if (tensors.api == nullptr) return false;
+  const int version = int(tensors.api->header.version.major);
+  if (version == DLPACK_MAJOR_VERSION && tensors.api->dltensor_from_py_object_no_sync != nullptr)
+    return true;
+  PyErr_Format(PyExc_ImportError, "expected version %d of DLPack's exchange table, got %d",
+               DLPACK_MAJOR_VERSION, version);
+  return false;
 }
 
 bool read_outputs(PyObject* described, Launch& launch) {
@@ -194,39 +203,90 @@ bool read_outputs(PyObject* described, Launch& launch) {
   return true;
 }
 
-void destroy(PyObject* capsule) {
-  delete static_cast<Launch*>(PyCapsule_GetPointer(capsule, kCapsule));
+// A function with something of ours bound to it.
+template <class T>
+PyObject* bind(PyMethodDef& function, std::unique_ptr<T> bound) {
+  Ref capsule(PyCapsule_New(bound.get(), kCapsule, [](PyObject* self) {
+    delete static_cast<T*>(PyCapsule_GetPointer(self, kCapsule));
+  }));
+  if (!capsule) return nullptr;
+  bound.release();
+  return PyCFunction_NewEx(&function, capsule.get(), nullptr);
 }
 
-PyMethodDef kCall = {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call)),
-                     METH_FASTCALL, nullptr};
+using Fast = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
+PyMethodDef method(const char* name, Fast function) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL,
+          nullptr};
+}
 
 PyObject* make(PyObject*, PyObject* arguments) try {
   PyObject *kernel, *tensor_type, *outputs, *allocate, *empty_like, *otherwise;
   unsigned long long handle;
-  int inputs, release_lock;
+  int release_lock;
+  auto launch = std::make_unique<Launch>();
   if (!PyArg_ParseTuple(arguments, "OKpO!iO!OOO", &kernel, &handle, &release_lock, &PyType_Type,
-                        &tensor_type, &inputs, &PyTuple_Type, &outputs, &allocate, &empty_like,
-                        &otherwise))
+                        &tensor_type, &launch->inputs, &PyTuple_Type, &outputs, &allocate,
+                        &empty_like, &otherwise) ||
+      !read_type(tensor_type, launch->tensors) || !read_outputs(outputs, *launch))
     return nullptr;
-  const DLPackExchangeAPI* api = exchange_api(tensor_type);
-  if (api == nullptr) return nullptr;
-  auto launch =
-      std::unique_ptr<Launch>(new Launch{reinterpret_cast<TVMFFIObjectHandle>(uintptr_t(handle)),
-                                         Ref::to(kernel),
-                                         api,
-                                         Ref::to(tensor_type),
-                                         inputs,
-                                         {},
-                                         Ref::to(allocate),
-                                         Ref::to(empty_like),
-                                         Ref::to(otherwise),
-                                         release_lock != 0});
-  if (!read_outputs(outputs, *launch)) return nullptr;
-  Ref capsule(PyCapsule_New(launch.get(), kCapsule, destroy));
-  if (!capsule) return nullptr;
-  launch.release();
-  return PyCFunction_NewEx(&kCall, capsule.get(), nullptr);
+  launch->kernel = reinterpret_cast<TVMFFIObjectHandle>(uintptr_t(handle));
+  launch->kernel_owner = Ref::to(kernel);
+  launch->allocate = Ref::to(allocate);
+  launch->empty_like = Ref::to(empty_like);
+  launch->otherwise = Ref::to(otherwise);
+  launch->release_lock = release_lock != 0;
+  static PyMethodDef function = method("launch", call);
+  return bind(function, std::move(launch));
+} catch (const std::bad_alloc&) {
+  return PyErr_NoMemory();
+}
+
+// Keys ------------------------------------------------------------------------------------------
+
+struct Key {
+  Tensors tensors;
+  Ref exact_types;  // a tuple: subclasses of these are refused; or None
+};
+
+bool accepts(const Key& key, PyObject* tensor) {
+  if (key.exact_types.get() == Py_None) return true;
+  const Py_ssize_t count = PyTuple_Size(key.exact_types.get());
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (PyTuple_GetItem(key.exact_types.get(), i) == reinterpret_cast<PyObject*>(Py_TYPE(tensor)))
+      return true;
+  return false;
+}
+
+// Ranks, shapes and element types of tensors in the CPU's memory as bytes, or None for others.
+PyObject* key_of(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  const auto* key = bound_to<Key>(self);
+  if (key == nullptr) return nullptr;
+  constexpr int kRoom = 64;
+  int64_t words[kRoom];
+  int used = 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    DLTensor seen;
+    if (!accepts(*key, given[i]) || !key->tensors.look_at(given[i], seen) ||
+        seen.device.device_type != kDLCPU || used + seen.ndim + 1 > kRoom) {
+      PyErr_Clear();
+      Py_RETURN_NONE;
+    }
+    words[used++] = int64_t(seen.ndim) << 32 | seen.dtype.code << 16 | seen.dtype.bits;
+    for (int d = 0; d < seen.ndim; ++d) words[used++] = seen.shape[d];
+  }
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(words), used * sizeof(int64_t));
+}
+
+PyObject* make_key(PyObject*, PyObject* arguments) try {
+  PyObject *tensor_type, *exact_types;
+  auto key = std::make_unique<Key>();
+  if (!PyArg_ParseTuple(arguments, "O!O", &PyType_Type, &tensor_type, &exact_types) ||
+      !read_type(tensor_type, key->tensors))
+    return nullptr;
+  key->exact_types = Ref::to(exact_types);
+  static PyMethodDef function = method("key", key_of);
+  return bind(function, std::move(key));
 } catch (const std::bad_alloc&) {
   return PyErr_NoMemory();
 }
@@ -235,6 +295,7 @@ PyMethodDef kMethods[] = {
     {"make", make, METH_VARARGS,
      "make(kernel, handle, release_lock, tensor_type, inputs, outputs, allocate, empty_like, "
      "otherwise)"},
+    {"make_key", make_key, METH_VARARGS, "make_key(tensor_type, exact_types)"},
     {nullptr, nullptr, 0, nullptr}};
 PyModuleDef_Slot kSlots[] = {{0, nullptr}};
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT,

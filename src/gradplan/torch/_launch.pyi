@@ -13,3 +13,6 @@ def make(
     otherwise: Callable[..., Any],
     /,
 ) -> Callable[..., Any]: ...
+def make_key(
+    tensor_type: type, exact_types: tuple[type, ...] | None, /
+) -> Callable[..., bytes | None]: ...

@@ -28,6 +28,9 @@ except ImportError:  # built without Python's headers, or a Python without the s
 
 Launch = Callable[..., Any]
 
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+"""The types whose tensors have memory of their own; others go through PyTorch's dispatcher."""
+
 EXPORTS_GRAD = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 """Newer tensors have a faster way out than `__dlpack__`, which refuses those with gradients."""
 
@@ -78,3 +81,31 @@ def _launch_in_python(
         return made if len(made) > 1 else made[0]
 
     return launch
+
+
+# Keys ----------------------------------------------------------------------------------------
+
+
+_is_batch = torch._C._functorch.is_legacy_batchedtensor  # of the old vmap (`is_grads_batched`)
+
+
+def _python_key(*tensors: Any) -> Any:
+    return tuple((x.shape, x.dtype) for x in tensors) if all(x.is_cpu for x in tensors) else None
+
+
+def _plain_python_key(*tensors: Any) -> Any:
+    plain = all(type(x) in PLAIN and not _is_batch(x) for x in tensors)
+    return _python_key(*tensors) if plain else None
+
+
+def _make_key(exactly: tuple[type, ...] | None, otherwise: Callable[..., Any]) -> Any:
+    if _launch is None or not EXPORTS_GRAD:
+        return otherwise
+    return _launch.make_key(torch.Tensor, exactly)
+
+
+any_key = _make_key(None, _python_key)
+"""The shapes and element types of tensors in the CPU's memory, in short; of others None."""
+
+plain_key = _make_key(tuple(PLAIN), _plain_python_key)
+"""The same, and None for types that are not plain."""

@@ -11,6 +11,7 @@ rest.
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,19 +22,18 @@ from torch.autograd import forward_ad
 from gradplan.descriptor import Real
 from gradplan.engines import on_change
 from gradplan.torch.autograd import Layout, OfForward, make_apply, plain_apply
-from gradplan.torch.launching import Launch, make_launch
+from gradplan.torch.launching import PLAIN, Launch, any_key, make_launch, plain_key
 from gradplan.torch.operators import Operator
 from gradplan.torch.outputs import Output
 
 _RECIPES = 4096  # per operator; a program with more shapes than that starts over
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-"""The types whose tensors have memory of their own; all others go through the dispatcher."""
-
 _CONTEXT: dict[str, Any] = {
     "is_compiling": torch.compiler.is_dynamo_compiling,
-    "plain": _PLAIN,
+    "plain": PLAIN,
+    "plain_key": plain_key,
+    "any_key": any_key,
     "modes": torch._C._len_torch_dispatch_stack,
-    "transforms": torch._C._functorch.peek_interpreter_stack,
+    "transforms": torch._C._are_functorch_transforms_active,
     "tracing": torch._C._is_tracing,
     "forward_ad": forward_ad,
     "grad_enabled": torch.is_grad_enabled,
@@ -72,6 +72,12 @@ def make_calls(operator: Operator) -> Calls:
     recipes: dict[Any, Recipe] = {}
     on_change(recipes.clear)
     arguments = ", ".join(operator.arguments)
+    tensors = ", ".join(t.function_name for t in operator.tensors)
+    # 0.0 equals -0.0, which is a different weight.
+    options = ", ".join(
+        f"{p.name} or str({p.name})" if isinstance(p.info.field, Real) else p.name
+        for p in operator.options
+    )
     results = ", ".join(_results(operator))
     floats = _floats(operator)
     recorders = _recorders(operator) if operator.op.gradient is not None else []
@@ -84,12 +90,14 @@ def make_calls(operator: Operator) -> Calls:
     source = f"""
     def bind(prepare, recipes, limit, overload, apply, {", ".join([*records, *_CONTEXT])}):
         def find({arguments}):
-            return recipes.get(({_key(operator)}))
+            return recipes.get((any_key({tensors}), {options}))
 
         def make({arguments}):
             recipe = prepare({arguments})
-            if len(recipes) >= limit: recipes.clear()
-            recipes[{_key(operator)}] = recipe
+            key = any_key({tensors})
+            if key is not None:
+                if len(recipes) >= limit: recipes.clear()
+                recipes[key, {options}] = recipe
             return recipe
 
         def direct({arguments}):
@@ -98,16 +106,18 @@ def make_calls(operator: Operator) -> Calls:
             return {results}
 
         def known({arguments}):
-            if {_listened_to(operator)}:
+            if is_compiling(): return None
+            key = plain_key({tensors})
+            if key is None or {_listened_to(operator)}:
                 return None
             try:
-                recipe = recipes[{_key(operator)}]
+                recipe = recipes[key, {options}]
             except KeyError:
                 return None
             {run}
 
         def call({arguments}):
-            if {_listened_to(operator)} or {_batched(operator)}:
+            if is_compiling() or plain_key({tensors}) is None or {_listened_to(operator)}:
                 return overload({arguments})
             recipe = find({arguments}) or make({arguments})
             {run}
@@ -134,10 +144,6 @@ def _floats(operator: Operator) -> list[str]:
     return [operator.tensors[i].function_name for i in operator.differentiable]
 
 
-def _indices(operator: Operator) -> list[str]:
-    return [t.function_name for t in operator.tensors if t.index]
-
-
 def _needs_grad(names: Sequence[str]) -> str:
     return " or ".join(f"{name}.requires_grad" for name in names)
 
@@ -151,43 +157,23 @@ def _results(operator: Operator) -> list[str]:
     return [f"result_{i}" for i, _ in enumerate(operator.outputs)]
 
 
+def _around(operator: Operator) -> list[str]:
+    negated = [f"{name}.is_neg()" for name in _floats(operator)]
+    return [*negated, "modes()", "tracing()", "forward_ad._current_level >= 0"]
+
+
 def _listened_to(operator: Operator) -> str:
-    """Is anything there that PyTorch's dispatcher would notice?"""
-    floats = _floats(operator)
-    return " or ".join(
-        [_seen_by_autograd(operator), f"not {floats[0]}.is_cpu", "transforms() is not None"]
-    )
+    """Is anything around plain tensors that PyTorch's dispatcher would notice?"""
+    return " or ".join(["transforms()", *_around(operator)])
 
 
-def _seen_by_autograd(operator: Operator) -> str:
+def _heard_by_autograd(operator: Operator) -> str:
     """The same in a gradient, whose tensors are where the forward's were.
 
     What a transform has wrapped has no memory; no kernel takes it, so there is no need to ask.
     """
-    tests = [
-        "is_compiling()",
-        *(f"type({t.function_name}) not in plain" for t in operator.tensors),
-        *(f"{name}.is_neg()" for name in _floats(operator)),
-        "modes()",
-        "tracing()",
-        "forward_ad._current_level >= 0",
-    ]
-    return " or ".join(tests)
-
-
-def _batched(operator: Operator) -> str:
-    """Is it a batch of the old vmap (`is_grads_batched`)?"""
-    return " or ".join(f"is_batch({t.function_name})" for t in operator.tensors)
-
-
-def _key(operator: Operator) -> str:
-    shapes = [f"{t.function_name}.shape" for t in operator.tensors]
-    # 0.0 equals -0.0, which is a different weight.
-    options = [
-        f"{p.name} or str({p.name})" if isinstance(p.info.field, Real) else p.name
-        for p in operator.options
-    ]
-    return ", ".join([*shapes, f"{_floats(operator)[0]}.dtype", *options])
+    types = [f"type({t.function_name}) not in plain" for t in operator.tensors]
+    return " or ".join(["is_compiling()", *types, *_around(operator)])
 
 
 def _launched(operator: Operator, wanted: Sequence[str] = ()) -> str:
@@ -234,7 +220,7 @@ def _mending(operator: Operator, run: Callable[..., Any], options: Sequence[Any]
 
     def mend(*tensors: Any) -> Any:
         given = tensors[:inputs]
-        if transforms() is not None or any(is_batch(x) for x in given):
+        if transforms() or any(is_batch(x) for x in given):
             return operator.overload(*given, *options)
         return run(*tensors)
 
@@ -309,7 +295,7 @@ class _Recorder:
                 {f"{', '.join(saved)}, = ctx.saved_tensors" if saved else ""}
                 {"wants = ctx.needs_input_grad" if several and len(at) > 1 else ""}
                 recipe = forward_recipe.backward
-                if recipe is None or grad_enabled() or {_seen_by_autograd(backward)}:
+                if recipe is None or grad_enabled() or {_heard_by_autograd(backward)}:
                     options = forward_recipe.options
                     {results} = call({arguments})
                     if recipe is None:
@@ -325,7 +311,11 @@ class _Recorder:
         self.options, forward, pull = bind(calls.find, calls.call, **_CONTEXT)
         name = f"gradplan_{operator.name}"
         methods = {"forward": staticmethod(forward), "backward": staticmethod(pull)}
-        function: Any = type(name, (torch.autograd.Function,), methods)
+        base = torch.autograd.Function
+        # PyTorch asks for these in every call, and finds them sooner here.
+        asked_for = ("setup_context", "clear_saved_tensors_on_access", "boxed_grads_call")
+        near = {a: inspect.getattr_static(base, a) for a in asked_for if hasattr(base, a)}
+        function: Any = type(name, (base,), near | methods)
         # What PyTorch makes for it, but a slot is faster than a dictionary, and `apply` goes to
         # `backward` without a look at what else it might mean.
         made = function._backward_cls
