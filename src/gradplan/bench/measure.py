@@ -131,7 +131,8 @@ class Measured:
         }
 
 
-def _ours(cell: Cell, tensors: Mapping[str, Any]) -> Call:
+def plan_call(cell: Cell, tensors: Mapping[str, Any]) -> Call:
+    """The plan's run on these tensors, with a workspace if it needs one."""
     plan = plan_class(cell.op).select(cell.descriptor())
     run = plan.run
     workspace = np.zeros(plan.workspace_size, np.uint8) if plan.workspace_size else None
@@ -201,7 +202,7 @@ def measure(cell: Cell, effort: Effort) -> Measured:
     tensors = data.tensors(cell)
     total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
     calls, absent = _peers(cell, tensors)
-    contenders = {OURS: _ours(cell, tensors), COPY: _copy(cell, tensors, total), **calls}
+    contenders = {OURS: plan_call(cell, tensors), COPY: _copy(cell, tensors, total), **calls}
     return Measured(cell, total, best_times(contenders, effort), absent)
 
 
@@ -213,7 +214,7 @@ def measure_call(cell: Cell, effort: Effort) -> Measured:
     calls.pop("jax", None)  # its dispatch is another matter: inside jit nobody pays it
     if "torch" in calls or "entmax" in calls:
         tensors = {name: as_torch(array) for name, array in tensors.items()}
-    contenders = {OURS: _ours(cell, tensors), **calls}
+    contenders = {OURS: plan_call(cell, tensors), **calls}
     times = {name: per_call(call, effort) for name, call in contenders.items()}
     return Measured(cell, total, times, absent)
 
@@ -228,7 +229,7 @@ def measure_size(cell: Cell, effort: Effort) -> Measured | None:
         return None
     tensors = data.tensors(cell)
     total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
-    times = best_times({OURS: _ours(cell, tensors)}, effort)
+    times = best_times({OURS: plan_call(cell, tensors)}, effort)
     return Measured(cell, total, times)
 
 

@@ -1,12 +1,14 @@
 """gradplan.torch against PyTorch's own operators: `python -m gradplan.bench.torch_bridge`.
 
-Small calls, which show what the bridge costs, and large ones, which show what is left of the
-kernels' speed. Contenders take turns. Ratios only: times belong to a machine.
+Small calls, which show what the bridge costs; large ones, as a user would time them; and the cells
+of the board, which show what is left of a plan's speed when the bridge calls it. Contenders take
+turns. Ratios only: times belong to a machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import enum
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,10 +18,17 @@ from rich.console import Console
 from rich.table import Table
 
 from gradplan import torch as gpt
-from gradplan.bench.measure import FULL, QUICK, Call, Effort, best_times
+from gradplan.bench import data
+from gradplan.bench.board import Cell, board_cells
+from gradplan.bench.measure import FULL, OURS, QUICK, Call, Effort, best_times, plan_call
+from gradplan.bench.peers import Torch, as_torch
+from gradplan.torch.operators import OPERATORS
+from gradplan.vocabulary import ElementKind
 
 AIMS = {"forward": 2.0, "forward + backward": 1.0}
 """A small call should take at most this many times as long as PyTorch's own."""
+LEFT = 0.9
+"""How much of a plan's advantage over PyTorch should be left."""
 SMALL, LARGE = (32, 64), (4096, 4096)
 _CALLS = 10
 
@@ -100,6 +109,35 @@ def _shortest(ours: Call, theirs: Call, seconds: float) -> float:
     return best[0] / best[1]
 
 
+def _bridge_call(cell: Cell, tensors: dict[str, Any]) -> Call:
+    """The operator for the cell's problem. It allocates its outputs; the plan has its own."""
+    operator, desc = OPERATORS[cell.function.name], cell.descriptor()
+    options = [getattr(desc, p.info.name) for p in operator.options]
+    words = [o.value if isinstance(o, enum.Enum) else o for o in options]
+    arguments = [*(tensors[t.name] for t in operator.tensors), *words]
+    return lambda: operator.call(*arguments)
+
+
+def speedups(effort: Effort) -> Iterator[tuple[str, float, float]]:
+    """How many times faster than PyTorch a plan is, and the bridge's operator for it.
+
+    For the f32 cells of the board that PyTorch has an operator for.
+    """
+    for cell in board_cells():
+        if cell.element is not ElementKind.F32:
+            continue
+        arrays = data.tensors(cell)
+        theirs = Torch().calls(cell, arrays)
+        if theirs is None:
+            continue
+        bridge = _bridge_call(cell, {name: as_torch(x) for name, x in arrays.items()})
+        contenders = {OURS: plan_call(cell, arrays), "bridge": bridge, "torch": theirs}
+        bridge(), theirs()
+        best = best_times(contenders, effort)
+        name = f"{cell.function.name} {cell.problem.label}"
+        yield name, best["torch"] / best[OURS], best["torch"] / best["bridge"]
+
+
 def main() -> None:
     """Prints the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0] if __doc__ else None)
@@ -116,6 +154,17 @@ def main() -> None:
         for name in columns[0]:
             table.add_row(name, *(f"{column[name]:.2f}" for column in columns))
         console.print(table)
+    if not options.small:
+        console.print(_left_of_speedups(effort))
+
+
+def _left_of_speedups(effort: Effort) -> Table:
+    title = "The board, f32: how many times faster than PyTorch"
+    heads = ("cell", "plan", "gradplan.torch", f"left of it (aim: {LEFT})")
+    table = Table(*heads, title=title, title_justify="left")
+    for name, plan, bridge in speedups(effort):
+        table.add_row(name, f"{plan:.2f}", f"{bridge:.2f}", f"{bridge / plan:.2f}")
+    return table
 
 
 if __name__ == "__main__":
