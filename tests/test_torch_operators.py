@@ -99,8 +99,10 @@ def test_compile(case: Case, dynamic: bool) -> None:
 
 
 def test_dynamic_shapes_compile_once() -> None:
+    from torch._dynamo.testing import CompileCounter
+
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
 
     def function(x: Any, ids: Any, n: int) -> Any:
         return gpt.segment_sum(gpt.cumprod(x, -1), ids, n)

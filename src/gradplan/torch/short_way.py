@@ -54,6 +54,11 @@ class Recipe:
     """The gradient's recipe, once it has been needed."""
 
 
+class _Recipes(dict[Any, Recipe]):
+    """By key and options. A class of its own: `torch.compile` in PyTorch 2.6 looks into a plain
+    dictionary in sight of the code that it compiles, and compiles again whenever that changes."""
+
+
 class Calls(NamedTuple):
     """Functions of an operator's arguments."""
 
@@ -69,7 +74,7 @@ class Calls(NamedTuple):
 
 def make_calls(operator: Operator) -> Calls:
     """Compiles them."""
-    recipes: dict[Any, Recipe] = {}
+    recipes = _Recipes()
     on_change(recipes.clear)
     arguments = ", ".join(operator.arguments)
     tensors = ", ".join(t.function_name for t in operator.tensors)
