@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -226,9 +227,17 @@ def test_a_limit_that_is_no_number(given: str, monkeypatch: pytest.MonkeyPatch) 
         kept_memory._limit()
 
 
-def test_the_limit_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("GRADPLAN_KEPT_MEMORY", raising=False)
     assert 0 < kept_memory._limit() <= 1 << 30
+    container = tmp_path / "memory.max"
+    monkeypatch.setattr(kept_memory, "_CONTAINER_LIMITS", [str(container)])
+    container.write_text("max\n")
+    assert kept_memory._limit() > 1 << 21
+    container.write_text(f"{1 << 26}\n")
+    assert kept_memory._limit() == 1 << 21
+    monkeypatch.setattr(kept_memory, "_sizes_of_memory", lambda: iter(()))
+    assert kept_memory._limit() == 0
 
 
 def test_nothing_is_kept_with_a_limit_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,17 @@ running sum 4). A training step asks for the same sizes again and again. So the 
 outputs are remembered here, and one that nobody else refers to any more serves again.
 
 `GRADPLAN_KEPT_MEMORY` says how many bytes may be kept, 0 for none; by default it is 1/32 of the
-machine's memory and at most 1 GiB.
+memory that the process may use and at most 1 GiB.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +25,10 @@ from gradplan.vocabulary import InvalidProblem
 
 _VARIABLE = "GRADPLAN_KEPT_MEMORY"
 _MOST = 1 << 30
+_CONTAINER_LIMITS = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
 _users: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 
 
@@ -109,11 +115,22 @@ def _limit() -> int:
         if not given.isdecimal():
             raise InvalidProblem(f"{_VARIABLE}: expected a number of bytes; got {given!r}")
         return int(given)
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # no such question on this system
-        return 0
-    return min(memory // 32, _MOST)
+    return min(min(_sizes_of_memory(), default=0) // 32, _MOST)
+
+
+def _sizes_of_memory() -> Iterator[int]:
+    """The machine's, and what a container or a shell may have allowed of it."""
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # no such question here
+        yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _CONTAINER_LIMITS:
+        with contextlib.suppress(ValueError, OSError):  # "max", or no such file
+            yield int(Path(path).read_text())
+    with contextlib.suppress(ImportError):  # Windows
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            yield soft
 
 
 KEPT = KeptMemory(_limit())
