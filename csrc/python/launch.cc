@@ -1,9 +1,10 @@
-// A kernel as a function of PyTorch's tensors that returns new ones.
+// A kernel as a function of PyTorch's tensors that returns new ones, and a key of tensors' shapes
+// to find it by.
 //
 // The same could be said in Python, and is where this module is missing (torch/launching.py). But
-// of a call with small tensors most is not the kernel: it is allocating outputs and handing tensors
-// over, each through a layer that looks at its arguments anew. Here both are one call of a C
-// function.
+// of a call with small tensors most is not the kernel: it is looking at tensors, allocating outputs
+// and handing both over, each through a layer that looks at its arguments anew. Here each of the
+// two is one call of a C function.
 //
 // Only Python's stable interface is used, so that one build serves every version.
 #define Py_LIMITED_API 0x030A0000
