@@ -35,7 +35,10 @@ def _counting(*shape: int) -> Any:
 IN_C, IN_PYTHON = "in C", "in Python"
 
 
-@pytest.fixture(params=[IN_C, IN_PYTHON])
+in_c = pytest.mark.skipif(launching._launch is None, reason="built without Python's headers")
+
+
+@pytest.fixture(params=[pytest.param(IN_C, marks=in_c), IN_PYTHON])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == IN_PYTHON:
         monkeypatch.setattr(launching, "_launch", None)
@@ -175,6 +178,7 @@ def test_batches_have_no_memory_of_their_own(way: str) -> None:
     assert torch.equal(torch.func.vmap(launch)(torch.zeros(3, *SHAPE)), torch.ones(3, *SHAPE))
 
 
+@in_c
 def test_the_number_of_arguments() -> None:
     x = torch.randn(SHAPE)
     launch = _launch("lerp", (x, x, 0.5))
@@ -190,6 +194,7 @@ def test_outputs_that_do_not_fit_into_memory(way: str) -> None:
         launch(x)
 
 
+@in_c
 def test_allocation_errors_come_out() -> None:
     def allocate(*described: Any) -> Any:
         raise MemoryError("none left")
@@ -212,6 +217,7 @@ def test_allocation_errors_come_out() -> None:
         made(x)
 
 
+@in_c
 @pytest.mark.parametrize(
     ("inputs", "outputs", "message"),
     [
@@ -231,6 +237,7 @@ def test_descriptions_that_make_no_sense(inputs: int, outputs: Any, message: str
         launching._launch.make(run.kernel, handle, False, int, 1, outputs, *rest)
 
 
+@in_c
 def test_large_problems_go_through_python() -> None:
     x = torch.randn(LARGE // 4)
     launch = _launch("cumsum", (x, 0, False))
@@ -249,6 +256,7 @@ def test_many_threads(way: str, columns: int) -> None:
     assert all(torch.equal(y, expected) for y in results)
 
 
+@in_c
 def test_no_reference_is_lost_or_kept() -> None:
     x, g = torch.randn(SHAPE), torch.randn(SHAPE)
     unfit = torch.randn(3, 3)
@@ -374,6 +382,7 @@ class TestKeys:
         assert seen == [None]
 
 
+@in_c
 def test_keys_of_what_is_no_tensor() -> None:
     for impostor in (None, 7, [1.0], object(), torch.Tensor):
         assert launching.plain_key(impostor) is None
