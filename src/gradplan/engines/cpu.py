@@ -205,15 +205,15 @@ class CpuEngine(Engine):
     def bound(self, op: Op, desc: Descriptor) -> tuple[Any, Any, int]:
         """The C++ function for a problem, the same for tensors whose axes are yet to be merged, and
         the bytes of workspace that it needs."""
+        operands = op.operands(desc)
         described = [
-            [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)]
-            for o in op.operands(desc)
+            [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)] for o in operands
         ]
         attributes = {info.name: _plain(getattr(desc, info.name)) for info in op.attributes}
         function, merging, workspace_size = load(self.build).gradplan_bind(
             op.name, op.plan_name, described, attributes
         )
-        elements = sum(math.prod(o.shape) for o in op.operands(desc))
+        elements = sum(math.prod(o.shape) for o in operands)
         function.release_gil = merging.release_gil = elements > _SHORT
         return function, merging, workspace_size
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -21,22 +21,17 @@ allocate = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty_strided
 """A tensor from its shape, strides and element type."""
 
 
-class Output(NamedTuple):
+class Output:
     """A new tensor: contiguous, but strided as the input `like` if there is one."""
 
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    like: int | None
+    __slots__ = ("described", "like", "shape", "size")
 
-    @property
-    def strides(self) -> tuple[int, ...]:
-        shape = self.shape
-        return tuple(math.prod(n or 1 for n in shape[i + 1 :]) for i in range(len(shape)))
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return math.prod(self.shape) * int(self.dtype.itemsize)
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, like: int | None) -> None:
+        strides = tuple(math.prod(n or 1 for n in shape[i + 1 :]) for i in range(len(shape)))
+        self.shape = shape
+        self.described = shape, strides, dtype  # what `allocate` takes
+        self.size = math.prod(shape) * int(dtype.itemsize)  # in bytes
+        self.like = like
 
     def new(self, inputs: Sequence[Any]) -> Any:
         """One for a call with these inputs."""
@@ -44,12 +39,11 @@ class Output(NamedTuple):
             made = torch.empty_like(inputs[self.like])
             use_large_pages(made.data_ptr(), self.size)
             return made
-        described = self.shape, self.strides, self.dtype
         if self.size < LARGE:
-            return allocate(*described)
-        made = KEPT.new(*described, self.size)
+            return allocate(*self.described)
+        made = KEPT.new(*self.described, self.size)
         if made is None:
-            made = _allocated(*described)
+            made = _allocated(*self.described)
             use_large_pages(made.data_ptr(), self.size)
             KEPT.keep(made)
         return made

@@ -22,7 +22,7 @@ from torch.autograd import forward_ad
 from gradplan.descriptor import Real
 from gradplan.engines import on_change
 from gradplan.torch.autograd import Layout, OfForward, make_apply, plain_apply
-from gradplan.torch.launching import PLAIN, Launch, any_key, make_launch, plain_key
+from gradplan.torch.launching import PLAIN, Launch, any_key, is_batch, make_launch, plain_key
 from gradplan.torch.operators import Operator
 from gradplan.torch.outputs import Output
 
@@ -37,7 +37,6 @@ _CONTEXT: dict[str, Any] = {
     "tracing": torch._C._is_tracing,
     "forward_ad": forward_ad,
     "grad_enabled": torch.is_grad_enabled,
-    "is_batch": torch._C._functorch.is_legacy_batchedtensor,
 }
 
 
@@ -122,9 +121,10 @@ def make_calls(operator: Operator) -> Calls:
             {run}
 
         def call({arguments}):
-            if is_compiling() or plain_key({tensors}) is None or {_listened_to(operator)}:
+            key = None if is_compiling() else plain_key({tensors})
+            if key is None or {_listened_to(operator)}:
                 return overload({arguments})
-            recipe = find({arguments}) or make({arguments})
+            recipe = recipes.get((key, {options})) or make({arguments})
             {run}
 
         return find, direct, known, call
@@ -221,7 +221,7 @@ def _preparation(
 def _mending(operator: Operator, run: Callable[..., Any], options: Sequence[Any]) -> Any:
     """What to do when the kernel has refused: `run` says what is wrong, or finishes the call."""
     inputs = len(operator.tensors)
-    is_batch, transforms = _CONTEXT["is_batch"], _CONTEXT["transforms"]
+    transforms = _CONTEXT["transforms"]
 
     def mend(*tensors: Any) -> Any:
         given = tensors[:inputs]
