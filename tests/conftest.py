@@ -54,3 +54,28 @@ def framework(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """Converts an ndarray to a tensor of a framework."""
     convert: Callable[[Any], Any] = request.param
     return convert
+
+
+@pytest.fixture(params=["in C", "in Python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What gradplan.torch does in C where it can; what is made in the test goes this way."""
+    pytest.importorskip("torch")
+    from gradplan.torch import native
+
+    chosen: str = request.param
+    if chosen == "in Python":
+        monkeypatch.setattr(native, "MODULE", None)
+    elif native.MODULE is None:
+        pytest.skip("built without Python's headers")
+    return chosen
+
+
+@pytest.fixture
+def in_c() -> Any:
+    """The module in C itself."""
+    pytest.importorskip("torch")
+    from gradplan.torch import native
+
+    if native.MODULE is None:
+        pytest.skip("built without Python's headers")
+    return native.MODULE

@@ -18,7 +18,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gradplan.memory import LARGE  # noqa: E402
-from gradplan.torch import launching  # noqa: E402
+from gradplan.torch import native  # noqa: E402
 from gradplan.torch.launching import make_launch  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
 from gradplan.torch.outputs import Output  # noqa: E402
@@ -30,20 +30,6 @@ SHAPE = (5, 7)
 def _counting(*shape: int) -> Any:
     """Numbers whose sums are exact in any order."""
     return torch.arange(float(math.prod(shape))).reshape(shape)
-
-
-IN_C, IN_PYTHON = "in C", "in Python"
-
-
-in_c = pytest.mark.skipif(launching._launch is None, reason="built without Python's headers")
-
-
-@pytest.fixture(params=[pytest.param(IN_C, marks=in_c), IN_PYTHON])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == IN_PYTHON:
-        monkeypatch.setattr(launching, "_launch", None)
-    chosen: str = request.param
-    return chosen
 
 
 def _launch(
@@ -63,13 +49,14 @@ def _unreached(*tensors: Any) -> Any:
 def test_the_module_in_c_is_there() -> None:
     """If it could be built: without it everything works, but slower."""
     headers = Path(sysconfig.get_path("include")) / "Python.h"
-    if headers.exists() and not sysconfig.get_config_var("Py_GIL_DISABLED"):
-        assert launching._launch is not None
+    free_threaded = sysconfig.get_config_var("Py_GIL_DISABLED")
+    if headers.exists() and native.EXPORTS_GRAD and not free_threaded:
+        assert native.MODULE is not None
 
 
 def test_each_way_is_what_it_says(way: str) -> None:
     launch = _launch("cumsum", (torch.randn(SHAPE), 1, False))
-    assert isinstance(launch, type(len)) == (way == IN_C)
+    assert isinstance(launch, type(len)) == (way == "in C")
 
 
 @pytest.mark.parametrize(
@@ -178,8 +165,7 @@ def test_batches_have_no_memory_of_their_own(way: str) -> None:
     assert torch.equal(torch.func.vmap(launch)(torch.zeros(3, *SHAPE)), torch.ones(3, *SHAPE))
 
 
-@in_c
-def test_the_number_of_arguments() -> None:
+def test_the_number_of_arguments(in_c: Any) -> None:
     x = torch.randn(SHAPE)
     launch = _launch("lerp", (x, x, 0.5))
     for arguments in ((), (x,), (x, x, True, True)):
@@ -194,15 +180,14 @@ def test_outputs_that_do_not_fit_into_memory(way: str) -> None:
         launch(x)
 
 
-@in_c
-def test_allocation_errors_come_out() -> None:
+def test_allocation_errors_come_out(in_c: Any) -> None:
     def allocate(*described: Any) -> Any:
         raise MemoryError("none left")
 
     x = torch.randn(SHAPE)
     run, _ = OPERATORS["cumsum"].prepare((x, 0, False))
     kernel = run.kernel
-    made = launching._launch.make(
+    made = in_c.make_launch(
         kernel,
         kernel.__chandle__(),
         False,
@@ -217,7 +202,6 @@ def test_allocation_errors_come_out() -> None:
         made(x)
 
 
-@in_c
 @pytest.mark.parametrize(
     ("inputs", "outputs", "message"),
     [
@@ -227,18 +211,19 @@ def test_allocation_errors_come_out() -> None:
         (1, ((((5, 7), (7, 1), torch.float32), 1),), "no such input"),
     ],
 )
-def test_descriptions_that_make_no_sense(inputs: int, outputs: Any, message: str) -> None:
+def test_descriptions_that_make_no_sense(
+    in_c: Any, inputs: int, outputs: Any, message: str
+) -> None:
     run, _ = OPERATORS["cumsum"].prepare((torch.randn(SHAPE), 0, False))
     handle = run.kernel.__chandle__()
     rest = (torch.empty, torch.empty_like, _unreached)
     with pytest.raises(ValueError, match=message):
-        launching._launch.make(run.kernel, handle, False, torch.Tensor, inputs, outputs, *rest)
+        in_c.make_launch(run.kernel, handle, False, torch.Tensor, inputs, outputs, *rest)
     with pytest.raises(AttributeError, match="exchange_api"):
-        launching._launch.make(run.kernel, handle, False, int, 1, outputs, *rest)
+        in_c.make_launch(run.kernel, handle, False, int, 1, outputs, *rest)
 
 
-@in_c
-def test_large_problems_go_through_python() -> None:
+def test_large_problems_go_through_python(in_c: Any) -> None:
     x = torch.randn(LARGE // 4)
     launch = _launch("cumsum", (x, 0, False))
     assert not isinstance(launch, type(len))
@@ -256,8 +241,7 @@ def test_many_threads(way: str, columns: int) -> None:
     assert all(torch.equal(y, expected) for y in results)
 
 
-@in_c
-def test_no_reference_is_lost_or_kept() -> None:
+def test_no_reference_is_lost_or_kept(in_c: Any) -> None:
     x, g = torch.randn(SHAPE), torch.randn(SHAPE)
     unfit = torch.randn(3, 3)
     mended = object()
@@ -306,86 +290,3 @@ def test_a_launch_lets_go_of_what_it_holds() -> None:
     del launch
     gc.collect()
     assert watch() is None
-
-
-# Keys ----------------------------------------------------------------------------------------
-
-
-class Subclass(torch.Tensor):  # type: ignore[misc]
-    pass
-
-
-KEYS = {
-    IN_C: (launching.plain_key, launching.any_key),
-    IN_PYTHON: (launching._plain_python_key, launching._python_key),
-}
-
-
-@pytest.mark.parametrize(("plain_key", "any_key"), KEYS.values(), ids=KEYS.keys())
-class TestKeys:
-    def test_they_tell_shapes_and_types_apart(self, plain_key: Any, any_key: Any) -> None:
-        x = torch.randn(2, 3)
-        problems = [
-            (x,),
-            (x, x),
-            (x.double(),),
-            (x.bfloat16(),),
-            (x.half(),),
-            (x.reshape(6),),
-            (x.reshape(3, 2),),
-            (x.reshape(2, 3, 1),),
-            (x.reshape(1, 2, 3),),
-            (x[0, 0],),
-            (x[:0],),
-            (x[0], x[0, 0]),
-            (x[0, 0], x[0]),
-            (x, torch.zeros(2, dtype=torch.int64)),
-            (x, torch.zeros(2, dtype=torch.int32)),
-        ]
-        assert len({plain_key(*tensors) for tensors in problems}) == len(problems)
-        for tensors in problems:
-            again = [y.clone() for y in tensors]
-            assert plain_key(*again) == any_key(*tensors)
-
-    def test_nothing_else_matters(self, plain_key: Any, any_key: Any) -> None:
-        x = torch.randn(4, 4)
-        for y in (x.T, torch.nn.Parameter(x), x.clone().requires_grad_(), x[:1].expand(4, 4)):
-            assert plain_key(y) == plain_key(x)
-
-    def test_subclasses_are_not_plain(self, plain_key: Any, any_key: Any) -> None:
-        x = torch.randn(2, 3)
-        y = x.as_subclass(Subclass)
-        assert plain_key(y) is None
-        assert plain_key(x, y) is None
-        assert any_key(x, y) == any_key(x, x) is not None
-
-    def test_what_is_elsewhere_has_none(self, plain_key: Any, any_key: Any) -> None:
-        x = torch.randn(2, 3)
-        assert any_key(x.to("meta")) is None
-        assert plain_key(x, x.to("meta")) is None
-
-    def test_batches_are_not_plain(self, plain_key: Any, any_key: Any) -> None:
-        x = torch.randn(2, 3, requires_grad=True)
-        seen: list[Any] = []
-
-        class Watch(torch.autograd.Function):  # type: ignore[misc]
-            @staticmethod
-            def forward(ctx: Any, x: Any) -> Any:
-                return x.clone()
-
-            @staticmethod
-            def backward(ctx: Any, g: Any) -> Any:
-                seen.append(plain_key(g))
-                return g
-
-        torch.autograd.grad(Watch.apply(x), x, torch.randn(4, 2, 3), is_grads_batched=True)
-        assert seen == [None]
-
-
-@in_c
-def test_keys_of_what_is_no_tensor() -> None:
-    for impostor in (None, 7, [1.0], object(), torch.Tensor):
-        assert launching.plain_key(impostor) is None
-        assert launching.any_key(impostor) is None
-    assert launching.any_key(torch.randn([1] * 40), torch.randn([1] * 40)) is None  # too long
-    assert isinstance(launching.any_key(), bytes)

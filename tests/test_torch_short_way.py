@@ -18,7 +18,8 @@ from torch_cases import CASES, Case  # noqa: E402
 
 from gradplan import engines  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
-from gradplan.engines import cpu, registered  # noqa: E402
+from gradplan.engines import BoundKernel, cpu, registered  # noqa: E402
+from gradplan.engines.reference import ReferenceEngine  # noqa: E402
 from gradplan.memory import LARGE  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
 from gradplan.vocabulary import InvalidProblem  # noqa: E402
@@ -72,6 +73,34 @@ def test_a_mode_around_the_backward_alone_hears_it() -> None:
     with Listener() as listener:
         torch.autograd.grad(y, x, torch.ones(4, 5))
     assert "gradplan.cumsum_backward.default" in listener.heard
+
+
+def test_gradients_with_a_pending_negation() -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    g = torch.randn(4, 5)
+    imaginary = torch.complex(g, g).conj().imag
+    assert imaginary.is_neg()
+    for y in (gpt.cumsum(x, 1), gpt.cumprod(x, 1), gpt.lerp(x, x.detach(), 0.3)):
+        (expected,) = torch.autograd.grad(y, x, -g, retain_graph=True)
+        for negated in (torch._neg_view(g), imaginary):
+            (result,) = torch.autograd.grad(y, x, negated, retain_graph=True)
+            assert torch.equal(result, expected)
+
+
+def test_inside_of_transforms_nothing_goes_past_the_dispatcher() -> None:
+    x = torch.randn(4, 5)
+    known = OPERATORS["cumsum"].calls.known
+    expected = gpt.cumsum(x, 1)
+    seen: list[Any] = []
+
+    def watch(y: Any) -> Any:
+        seen.append(known(x, 1, False))
+        return y.sum()
+
+    torch.func.vmap(watch)(x)
+    torch.func.grad(watch)(x)
+    assert seen == [None, None]
+    assert torch.equal(known(x, 1, False), expected)
 
 
 def test_batches_of_gradients() -> None:
@@ -260,6 +289,26 @@ def test_rows_of_any_rank(shape: tuple[int, ...]) -> None:
         torch.testing.assert_close(gpt.segment_sum(swapped, ids, 3), expected)
 
 
+def test_recipes_do_not_outlive_their_engine() -> None:
+    class Sevens(ReferenceEngine):
+        name, automatic = "sevens", True
+
+        def bind(self, op: Any, desc: Any) -> BoundKernel:
+            return BoundKernel(lambda *args: args[-2].fill_(7))
+
+    def results() -> tuple[list[float], list[float]]:
+        x = torch.ones(2, requires_grad=True)
+        y = gpt.cumsum(x, 0)
+        y.backward(torch.ones(2))
+        return y.tolist(), x.grad.tolist()
+
+    right, sevens = ([1.0, 2.0], [2.0, 1.0]), ([7.0, 7.0], [7.0, 7.0])
+    for _ in range(2):
+        assert [results(), results()] == [right, right]
+        with registered(Sevens(), first=True):
+            assert [results(), results()] == [sevens, sevens]
+
+
 def test_threads_while_recipes_are_forgotten() -> None:
     """A table of recipes that is full, or stale, is emptied; calls under way do not mind."""
     x = torch.randn(3, 70)
@@ -292,12 +341,16 @@ def _gradient_of(loss: Any, x: Any) -> Any:
     return x.grad
 
 
+def _compiled(graph: Any) -> Any:
+    return torch.compile(graph, backend="eager", fullgraph=True)
+
+
 def test_compiled_autograd() -> None:
     from torch._dynamo import compiled_autograd
 
     x = torch.randn(4, 5, requires_grad=True)
     expected = _gradient_of(lambda: _step(x), x)
-    with compiled_autograd._enable(lambda graph: torch.compile(graph, backend="eager")):
+    with compiled_autograd._enable(_compiled):
         assert torch.equal(_gradient_of(lambda: _step(x), x), expected)
 
 

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-def make(
+def make_launch(
     kernel: Any,
     handle: int,
     release_lock: bool,
@@ -13,6 +13,16 @@ def make(
     otherwise: Callable[..., Any],
     /,
 ) -> Callable[..., Any]: ...
-def make_key(
-    tensor_type: type, exact_types: tuple[type, ...] | None, /
-) -> Callable[..., bytes | None]: ...
+def make_quiet(
+    plain_types: tuple[type, ...],
+    floats: tuple[int, ...],
+    questions: tuple[Callable[[], Any], ...],
+    is_negated: Callable[[Any], bool],
+    bound_is_negated: Callable[[], bool],
+    variables: dict[str, Any],
+    level: str,
+    /,
+) -> Callable[..., bool]: ...
+def make_table(
+    tensor_type: type, quiet: Callable[..., bool], inputs: int, options: int, limit: int, /
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., None], Callable[[], None]]: ...

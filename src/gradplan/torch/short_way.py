@@ -17,27 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd import forward_ad
 
-from gradplan.descriptor import Real
 from gradplan.engines import on_change
 from gradplan.torch.autograd import Layout, OfForward, make_apply, plain_apply
-from gradplan.torch.launching import PLAIN, Launch, any_key, is_batch, make_launch, plain_key
+from gradplan.torch.launching import Launch, make_launch
+from gradplan.torch.listening import is_transforming, make_quiet
 from gradplan.torch.operators import Operator
 from gradplan.torch.outputs import Output
+from gradplan.torch.table import is_batch, make_table
 
 _RECIPES = 4096  # per operator; a program with more shapes than that starts over
-_CONTEXT: dict[str, Any] = {
-    "is_compiling": torch.compiler.is_dynamo_compiling,
-    "plain": PLAIN,
-    "plain_key": plain_key,
-    "any_key": any_key,
-    "modes": torch._C._len_torch_dispatch_stack,
-    "transforms": torch._C._are_functorch_transforms_active,
-    "tracing": torch._C._is_tracing,
-    "forward_ad": forward_ad,
-    "grad_enabled": torch.is_grad_enabled,
-}
+_is_compiling = torch.compiler.is_dynamo_compiling
 
 
 class Recipe:
@@ -51,11 +41,6 @@ class Recipe:
     """What the gradient has to know (`Layout`)."""
     backward: Recipe | None
     """The gradient's recipe, once it has been needed."""
-
-
-class _Recipes(dict[Any, Recipe]):
-    """By key and options. A class of its own: `torch.compile` in PyTorch 2.6 looks into a plain
-    dictionary in sight of the code that it compiles, and compiles again whenever that changes."""
 
 
 class Calls(NamedTuple):
@@ -73,15 +58,10 @@ class Calls(NamedTuple):
 
 def make_calls(operator: Operator) -> Calls:
     """Compiles them."""
-    recipes = _Recipes()
-    on_change(recipes.clear)
+    quiet = make_quiet(operator.differentiable, is_transforming)
+    table = make_table(quiet, len(operator.tensors), len(operator.options), _RECIPES)
+    on_change(table.clear)
     arguments = ", ".join(operator.arguments)
-    tensors = ", ".join(t.function_name for t in operator.tensors)
-    # 0.0 equals -0.0, which is a different weight.
-    options = ", ".join(
-        f"{p.name} or str({p.name})" if isinstance(p.info.field, Real) else p.name
-        for p in operator.options
-    )
     results = ", ".join(_results(operator))
     floats = _floats(operator)
     recorders = _recorders(operator) if operator.op.gradient is not None else []
@@ -91,17 +71,12 @@ def make_calls(operator: Operator) -> Calls:
                 {_lines(recorded or [f"return apply(direct, {arguments})"], 16)}
             {_launched(operator)}
             return {results}"""
+    bound = ["is_compiling, grad_enabled, prepare, find, enter, add, overload, apply", *records]
     source = f"""
-    def bind(prepare, recipes, limit, overload, apply, {", ".join([*records, *_CONTEXT])}):
-        def find({arguments}):
-            return recipes.get((any_key({tensors}), {options}))
-
+    def bind({", ".join(bound)}):
         def make({arguments}):
             recipe = prepare({arguments})
-            key = any_key({tensors})
-            if key is not None:
-                if len(recipes) >= limit: recipes.clear()
-                recipes[key, {options}] = recipe
+            add(recipe, {arguments})
             return recipe
 
         def direct({arguments}):
@@ -111,35 +86,31 @@ def make_calls(operator: Operator) -> Calls:
 
         def known({arguments}):
             if is_compiling(): return None
-            key = plain_key({tensors})
-            if key is None or {_listened_to(operator)}:
-                return None
-            try:
-                recipe = recipes[key, {options}]
-            except KeyError:
-                return None
+            recipe = enter({arguments})
+            if not recipe: return None
             {run}
 
         def call({arguments}):
-            key = None if is_compiling() else plain_key({tensors})
-            if key is None or {_listened_to(operator)}:
-                return overload({arguments})
-            recipe = recipes.get((key, {options})) or make({arguments})
+            recipe = False if is_compiling() else enter({arguments})
+            if recipe is False: return overload({arguments})
+            recipe = recipe or make({arguments})
             {run}
 
-        return find, direct, known, call
+        return direct, known, call
     """
     bind = _compiled(source, operator.name)
     made = bind(
+        _is_compiling,
+        torch.is_grad_enabled,
         _preparation(operator, recorders[0].options if recorders else None),
-        recipes,
-        _RECIPES,
+        table.find,
+        table.enter,
+        table.add,
         operator.overload,
         make_apply(operator),
         *(recorder.apply for recorder in recorders),
-        **_CONTEXT,
     )
-    return Calls(*made)
+    return Calls(table.find, *made)
 
 
 # Parts of the code ---------------------------------------------------------------------------
@@ -160,25 +131,6 @@ def _lines(lines: Sequence[str], indent: int) -> str:
 
 def _results(operator: Operator) -> list[str]:
     return [f"result_{i}" for i, _ in enumerate(operator.outputs)]
-
-
-def _around(operator: Operator) -> list[str]:
-    negated = [f"{name}.is_neg()" for name in _floats(operator)]
-    return [*negated, "modes()", "tracing()", "forward_ad._current_level >= 0"]
-
-
-def _listened_to(operator: Operator) -> str:
-    """Is anything around plain tensors that PyTorch's dispatcher would notice?"""
-    return " or ".join(["transforms()", *_around(operator)])
-
-
-def _heard_by_autograd(operator: Operator) -> str:
-    """The same in a gradient, whose tensors are where the forward's were.
-
-    What a transform has wrapped has no memory; no kernel takes it, so there is no need to ask.
-    """
-    types = [f"type({t.function_name}) not in plain" for t in operator.tensors]
-    return " or ".join(["is_compiling()", *types, *_around(operator)])
 
 
 def _launched(operator: Operator, wanted: Sequence[str] = ()) -> str:
@@ -221,11 +173,10 @@ def _preparation(
 def _mending(operator: Operator, run: Callable[..., Any], options: Sequence[Any]) -> Any:
     """What to do when the kernel has refused: `run` says what is wrong, or finishes the call."""
     inputs = len(operator.tensors)
-    transforms = _CONTEXT["transforms"]
 
     def mend(*tensors: Any) -> Any:
         given = tensors[:inputs]
-        if transforms() or any(is_batch(x) for x in given):
+        if is_transforming() or any(is_batch(x) for x in given):
             return operator.overload(*given, *options)
         return run(*tensors)
 
@@ -283,8 +234,9 @@ class _Recorder:
         wants = [asked.get(name, "False") for name in derivative.inputs]
         returned = ["None", *(result_of.get(name, "None") for name in at)]
         results = ", ".join(_results(backward))
+        tensors = ", ".join(t.function_name for t in backward.tensors)
         source = f"""
-        def bind(find, call, {", ".join(_CONTEXT)}):
+        def bind(is_compiling, quiet, find, call):
             def options({", ".join(operator.arguments)}):
                 return ({"".join(f"{o}, " for o in self._option_values(operator, layout))})
 
@@ -300,7 +252,7 @@ class _Recorder:
                 {f"{', '.join(saved)}, = ctx.saved_tensors" if saved else ""}
                 {"wants = ctx.needs_input_grad" if several and len(at) > 1 else ""}
                 recipe = forward_recipe.backward
-                if recipe is None or grad_enabled() or {_heard_by_autograd(backward)}:
+                if recipe is None or is_compiling() or not quiet({tensors}):
                     options = forward_recipe.options
                     {results} = call({arguments})
                     if recipe is None:
@@ -313,7 +265,9 @@ class _Recorder:
         """
         bind = _compiled(source, operator.name)
         calls = backward.calls
-        self.options, forward, pull = bind(calls.find, calls.call, **_CONTEXT)
+        # What a transform has wrapped has no memory, so that no kernel takes it: no need to ask.
+        quiet = make_quiet(backward.differentiable, torch.is_grad_enabled)
+        self.options, forward, pull = bind(_is_compiling, quiet, calls.find, calls.call)
         name = f"gradplan_{operator.name}"
         methods = {"forward": staticmethod(forward), "backward": staticmethod(pull)}
         base = torch.autograd.Function
