@@ -1,4 +1,5 @@
 // lerp, y = a + w (b - a), and its gradient.
+#include <algorithm>
 #include <cmath>
 
 #include "elementwise.h"
@@ -32,26 +33,38 @@ struct Weight {
   }
 };
 
-template <bool FromB, class E>
-void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y,
-              const std::array<int64_t, 3>& stride, int64_t n, bool stream) {
+// Writes n elements of y, the last operand of `stride`: `any(i, count)` makes up to sixteen of them
+// from operands with any strides, `whole(i)` sixteen from contiguous ones.
+template <class E, size_t K, class Any, class Whole>
+GP_INLINE void write_run(E* y, const std::array<int64_t, K>& stride, int64_t n, bool stream,
+                         Any&& any, Whole&& whole) {
   auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA {
-    const auto va = load_any(a + i * stride[0], stride[0], count, 0);
-    const auto vb = load_any(b + i * stride[1], stride[1], count, 0);
-    store_any(y + i * stride[2], stride[2], count, w.template apply<FromB>(va, vb));
+    store_any(y + i * stride[K - 1], stride[K - 1], count, any(i, count));
   };
-  auto lanes = [&](int64_t i) GP_INLINE_LAMBDA {
-    return w.template apply<FromB>(load_lanes(a + i), load_lanes(b + i));
-  };
-  if (stride != std::array<int64_t, 3>{1, 1, 1}) {
+  if (std::any_of(stride.begin(), stride.end(), [](int64_t step) { return step != 1; })) {
     for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
   } else if (stream) {
     touch_pages(y, n);
     in_lanes(n, elements_to_line(y), some,
-             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(y + i, lanes(i)); });
+             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(y + i, whole(i)); });
   } else {
-    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { store_lanes(y + i, lanes(i)); });
+    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { store_lanes(y + i, whole(i)); });
   }
+}
+
+template <bool FromB, class E>
+void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y,
+              const std::array<int64_t, 3>& stride, int64_t n, bool stream) {
+  write_run(
+      y, stride, n, stream,
+      [&](int64_t i, int count) GP_INLINE_LAMBDA {
+        const auto va = load_any(a + i * stride[0], stride[0], count, 0);
+        const auto vb = load_any(b + i * stride[1], stride[1], count, 0);
+        return w.template apply<FromB>(va, vb);
+      },
+      [&](int64_t i) GP_INLINE_LAMBDA {
+        return w.template apply<FromB>(load_lanes(a + i), load_lanes(b + i));
+      });
 }
 
 BoundKernel bind_lerp(const Problem& problem) {
@@ -116,20 +129,11 @@ __attribute__((noinline)) void scale_run(double param, bool complement, const E*
                                          bool stream) {
   using C = ComputeOf<E>;
   const Lanes<C> factor = complement ? C(1) - C(param) : C(param);
-  auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA {
-    store_any(dx + i * stride[1], stride[1], count,
-              factor * load_any(dy + i * stride[0], stride[0], count, 0));
-  };
-  auto lanes = [&](int64_t i) GP_INLINE_LAMBDA { return factor * load_lanes(dy + i); };
-  if (stride != std::array<int64_t, 2>{1, 1}) {
-    for (int64_t i = 0; i < n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, n - i)));
-  } else if (stream) {
-    touch_pages(dx, n);
-    in_lanes(n, elements_to_line(dx), some,
-             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(dx + i, lanes(i)); });
-  } else {
-    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { store_lanes(dx + i, lanes(i)); });
-  }
+  write_run(
+      dx, stride, n, stream,
+      [&](int64_t i, int count)
+          GP_INLINE_LAMBDA { return factor * load_any(dy + i * stride[0], stride[0], count, 0); },
+      [&](int64_t i) GP_INLINE_LAMBDA { return factor * load_lanes(dy + i); });
 }
 
 BoundKernel bind_lerp_backward(const Problem& problem) {
