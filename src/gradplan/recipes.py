@@ -91,7 +91,7 @@ def _expected_axes(tensor: Tensor, packs: set[str]) -> str:
     return "[" + ", ".join("..." if a in packs else a for a in tensor.axes) + "]"
 
 
-def _bind_axes(
+def bind_axes(
     name: str, fields: Mapping[str, FieldInfo], shapes: Sequence[tuple[Tensor, Shape]]
 ) -> dict[str, Shape]:
     """The extents of every axis that the inputs have; a pack has any number of them."""
@@ -132,7 +132,7 @@ def _extent(extent: Shape) -> str:
     return str(extent[0]) if len(extent) == 1 else str(list(extent))
 
 
-def _broadcast(name: str, inputs: Sequence[tuple[Tensor, Shape]]) -> Shape:
+def broadcast_shape(name: str, inputs: Sequence[tuple[Tensor, Shape]]) -> Shape:
     try:
         return np.broadcast_shapes(*(shape for _, shape in inputs))
     except ValueError:
@@ -140,7 +140,7 @@ def _broadcast(name: str, inputs: Sequence[tuple[Tensor, Shape]]) -> Shape:
         raise InvalidProblem(f"{name}: expected shapes that broadcast; got {got}") from None
 
 
-def _element(name: str, op: Op, tensor: Tensor, x: Any) -> ElementKind:
+def element_of(name: str, op: Op, tensor: Tensor, x: Any) -> ElementKind:
     where = f"{name}: {tensor.function_name}"
     dtype = dtype_name_of(x, where)
     kind = ElementKind.from_dtype_name(dtype)
@@ -150,7 +150,9 @@ def _element(name: str, op: Op, tensor: Tensor, x: Any) -> ElementKind:
     return kind
 
 
-def _describe(signature: Signature, bound: dict[str, Shape], options: dict[str, Any]) -> Descriptor:
+def make_descriptor(
+    signature: Signature, bound: dict[str, Shape], options: dict[str, Any]
+) -> Descriptor:
     """The descriptor; its errors speak of the function and its parameters."""
     op, function = signature.op, signature.function
     values: dict[str, Any] = {**function.fixed, **options}
@@ -177,17 +179,17 @@ def prepare(signature: Signature, inputs: Sequence[Any], options: Sequence[Any])
         readable(x, f"{name}: {tensor.function_name}")  # refuses what is no tensor
     shapes = [(t, shape_of(x)) for t, x in zip(tensors, inputs, strict=True)]
     element = next(
-        _element(name, op, t, x) for t, x in zip(tensors, inputs, strict=True) if not t.index
+        element_of(name, op, t, x) for t, x in zip(tensors, inputs, strict=True) if not t.index
     )
     named = {p.info.name: value for p, value in zip(signature.parameters, options, strict=True)}
     if op.broadcasts:
-        bound = {tensors[0].axes[0]: _broadcast(name, shapes)}
+        bound = {tensors[0].axes[0]: broadcast_shape(name, shapes)}
     else:
-        bound = _bind_axes(name, {i.name: i for i in op.fields}, shapes)
-    desc = _describe(signature, bound, {**named, "element": element})
+        bound = bind_axes(name, {i.name: i for i in op.fields}, shapes)
+    desc = make_descriptor(signature, bound, {**named, "element": element})
     plan = plan_class(op).select(desc)
     wanted = [op.tensor_shape(t, desc) for t in tensors]
-    results = [_unpacked(t, bound, desc) for t in signature.outputs]
+    results = [unpacked_shape(t, bound, desc) for t in signature.outputs]
     if wanted == [s for _, s in shapes] and results == [
         op.tensor_shape(t, desc) for t in signature.outputs
     ]:
@@ -195,7 +197,7 @@ def prepare(signature: Signature, inputs: Sequence[Any], options: Sequence[Any])
     return _with_views(signature, plan, wanted, results)
 
 
-def _unpacked(tensor: Tensor, bound: Mapping[str, Shape], desc: Descriptor) -> Shape:
+def unpacked_shape(tensor: Tensor, bound: Mapping[str, Shape], desc: Descriptor) -> Shape:
     """The shape of an output for the caller, packs spelt out."""
     shape: list[int] = []
     for axis in tensor.axes:

@@ -15,7 +15,7 @@ import numpy as np
 from gradplan.descriptor import AxisOf
 from gradplan.functional import SIGNATURES
 from gradplan.jax.problems import Problem, forward
-from gradplan.recipes import _bind_axes, _broadcast, _describe, _element, _unpacked
+from gradplan.recipes import bind_axes, broadcast_shape, element_of, make_descriptor, unpacked_shape
 from gradplan.vocabulary import INDICES, InvalidProblem
 
 Array = Any
@@ -93,7 +93,7 @@ def _recipe(
         (dataclasses.replace(tensor, called=called), jax.ShapeDtypeStruct(shape, dtype))
         for tensor, (called, shape, dtype) in zip(signature.inputs, arrays, strict=True)
     ]
-    element = next(_element(name, op, t, x) for t, x in given if not t.index)
+    element = next(element_of(name, op, t, x) for t, x in given if not t.index)
     for t, x in given:
         kinds = INDICES if t.index else (element,)
         if x.dtype not in [kind.dtype for kind in kinds]:
@@ -103,19 +103,19 @@ def _recipe(
             )
     shapes = [(t, x.shape) for t, x in given]
     if op.broadcasts:
-        bound = {shapes[0][0].axes[0]: _broadcast(name, shapes)}
+        bound = {shapes[0][0].axes[0]: broadcast_shape(name, shapes)}
     else:
-        bound = _bind_axes(name, {i.name: i for i in op.fields}, shapes)
+        bound = bind_axes(name, {i.name: i for i in op.fields}, shapes)
     values = options.values
     fields = {p.info.name: values[p.name] for p in signature.parameters if p.name in values}
     along_axis = any(isinstance(info.field, AxisOf) for info in op.fields)
     # A scalar is a row of length 1, and must stay one when a batch of them comes.
     inside = {axis: extent or (1,) for axis, extent in bound.items()} if along_axis else bound
-    desc = _describe(signature, inside, {**fields, "element": element})
+    desc = make_descriptor(signature, inside, {**fields, "element": element})
     (output,) = op.outputs
     return _Recipe(
         Problem.make(op, desc, dict(backward)),
         [op.tensor_shape(t, desc) for t in signature.inputs],
-        _unpacked(output, bound, desc),
+        unpacked_shape(output, bound, desc),
         op.broadcasts,
     )

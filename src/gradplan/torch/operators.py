@@ -16,7 +16,7 @@ import torch
 
 from gradplan import functional
 from gradplan.descriptor import AxisOf, Field, Flag, IndexInto, Real, SizeField, Word
-from gradplan.recipes import Parameter, Signature, _bind_axes, prepare
+from gradplan.recipes import Parameter, Signature, bind_axes, prepare
 from gradplan.spec import Tensor
 from gradplan.vocabulary import InvalidProblem
 
@@ -97,7 +97,7 @@ class Operator:
             for t, x in zip(self.tensors, arguments[: len(self.tensors)], strict=True)
         ]
         # Broadcasting is the function's business: derivatives would have to undo it.
-        bound = _bind_axes(self.name, self.fields, shapes)
+        bound = bind_axes(self.name, self.fields, shapes)
         for name, value in self.named_options(arguments).items():
             if isinstance(self.fields[name].field, SizeField):
                 bound[name] = (value,)
