@@ -15,7 +15,7 @@ import numpy as np
 
 from gradplan.engines import BoundKernel
 from gradplan.spec import Op, Operand, Role
-from gradplan.tensors import CALL_GLOBALS, READERS, WRITERS, framework_of, tensor_name
+from gradplan.tensors import CALL_GLOBALS, READERS, TORCH, WRITERS, framework_of, tensor_name
 from gradplan.vocabulary import Error, InvalidProblem
 
 Call = Callable[..., Any]
@@ -32,6 +32,7 @@ def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tupl
         functools.partial(reject, op.plan_name, operands),
         functools.partial(_reject_positional, op.plan_name, [o.name for o in operands]),
         [o.shape for o in operands],
+        [o.kinds[0] for o in operands],
         [o.kinds[0].dtype for o in operands],
     )
     # For a caller that knows its tensors to be exportable; `call` says what is wrong if they fail.
@@ -41,7 +42,7 @@ def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tupl
 
 
 class _Allocator:
-    """Allocates what a call left out. For ndarrays the generated code does it itself."""
+    """Allocates what a call left out; the generated code does it for NumPy and PyTorch itself."""
 
     def __init__(self, operands: Sequence[Operand]) -> None:
         self.made = [
@@ -95,7 +96,13 @@ def _cleaned(failure: Exception) -> Exception:
 
 
 CALL_GLOBALS.update(
-    empty=np.empty, zeros=np.zeros, readers=READERS, writers=WRITERS, cleaned=_cleaned
+    empty=np.empty,
+    zeros=np.zeros,
+    torch_empty=TORCH.empty,
+    torch_zeros=TORCH.zeros,
+    readers=READERS,
+    writers=WRITERS,
+    cleaned=_cleaned,
 )
 
 
@@ -114,7 +121,8 @@ def _compiled(
 
     body = [
         # Outputs of other frameworks: allocated there, then handed in.
-        f"if type({names[0]}) is not ndarray and ({_any_is_none(outputs)}):",
+        f"kind = type({names[0]})",
+        f"if kind is not ndarray and kind is not Tensor and ({_any_is_none(outputs)}):",
         f"    return allocate(call, workspace, {everything})",
     ]
     for i, (name, role) in enumerate(operands):
@@ -129,7 +137,9 @@ def _compiled(
         new = "zeros" if role is Role.INOUT else "empty"
         body += [
             f"given_{name} = {name}",
-            f"if {name} is None: {name} = given_{name} = {new}(shapes[{i}], dtypes[{i}])",
+            f"if {name} is None:",
+            f"    if kind is ndarray: {name} = given_{name} = {new}(shapes[{i}], dtypes[{i}])",
+            f"    else: {name} = given_{name} = torch_{new}(shapes[{i}], kinds[{i}], {names[0]})",
             f"elif type({name}) is not ndarray and ({odd} or {name}.requires_grad):",
             f"    {adapted(name, 'writers', what)}",
         ]
@@ -143,7 +153,7 @@ def _compiled(
         "return " + ", ".join(f"given_{name}" for name in outputs),
     ]
     lines = [
-        "def bind(kernel, recover, allocate, reject, reject_positional, shapes, dtypes):",
+        "def bind(kernel, recover, allocate, reject, reject_positional, shapes, kinds, dtypes):",
         f"    def call({everything}, workspace=None):",
         *(f"        {line}" for line in body),
         f"    def run(*args, {', '.join(f'{name}=None' for name in tensors)},",

@@ -7,9 +7,7 @@ output beside an input (`framework_of`), and look at a tensor from Python (`view
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -269,10 +267,11 @@ class _Torch(Framework):
             made = sys.modules["torch"].empty_like(like)
         else:
             made = like.new_empty(shape)
-        size = math.prod(shape) * kind.itemsize
-        if size >= LARGE and made.is_cpu:
-            with contextlib.suppress(RuntimeError):  # no data: the call will say so
-                use_large_pages(made.data_ptr(), size)
+        try:
+            if made.nbytes >= LARGE and made.is_cpu:
+                use_large_pages(made.data_ptr(), made.nbytes)
+        except RuntimeError:
+            pass  # sparse, or without data: the call will say so
         return made
 
     def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
@@ -312,7 +311,7 @@ class _Jax(Framework):
         return jax.numpy.from_dlpack(output)
 
 
-_NUMPY, _TORCH, _JAX = Framework(), _Torch(), _Jax()
+_NUMPY, TORCH, _JAX = Framework(), _Torch(), _Jax()
 _FRAMEWORKS: dict[type, Framework] = {}
 
 
@@ -322,7 +321,7 @@ def framework_of(x: Any) -> Framework:
     framework = _FRAMEWORKS.get(cls)
     if framework is None:
         is_jax = _root(cls) in ("jax", "jaxlib")
-        framework = _TORCH if _is_torch(cls) else _JAX if is_jax else _NUMPY
+        framework = TORCH if _is_torch(cls) else _JAX if is_jax else _NUMPY
         _FRAMEWORKS[cls] = framework
     return framework
 
