@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "functions.h"
@@ -17,24 +18,17 @@ namespace {
 class Shapes {  // rank, element type and extents of tensors, one after the other
  public:
   bool add(const DLTensor& t) {
-    if (used_ + 1 + t.ndim > int(words_.size())) return false;
+    if (used_ + 1 + size_t(t.ndim) > words_.size()) return false;
     words_[used_++] = int64_t(t.ndim) << 32 | int64_t(t.dtype.code) << 16 | t.dtype.bits;
     std::copy_n(t.shape, t.ndim, words_.data() + used_);
-    used_ += t.ndim;
+    used_ += size_t(t.ndim);
     return true;
   }
-  bool operator==(const Shapes& other) const {
-    return used_ == other.used_ &&
-           std::equal(words_.begin(), words_.begin() + used_, other.words_.begin());
-  }
-  PyObject* as_bytes() const {
-    return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(words_.data()),
-                                     used_ * Py_ssize_t(sizeof(int64_t)));
-  }
+  std::span<const int64_t> words() const { return {words_.data(), used_}; }
 
  private:
   std::array<int64_t, 64> words_;
-  int used_ = 0;
+  size_t used_ = 0;
 };
 
 struct Call {
@@ -43,7 +37,7 @@ struct Call {
 };
 
 struct Found {
-  Shapes shapes;
+  std::vector<int64_t> shapes;
   std::vector<Ref> options;
   Ref recipe;
 };
@@ -74,7 +68,7 @@ bool is_same(PyObject* a, PyObject* b) {
 }
 
 bool is_like_last(const Table& table, const Call& call) {
-  return table.last.recipe && table.last.shapes == call.shapes &&
+  return table.last.recipe && std::ranges::equal(table.last.shapes, call.shapes.words()) &&
          std::equal(table.last.options.begin(), table.last.options.end(), call.options,
                     [](const Ref& a, PyObject* b) { return is_same(a.get(), b); });
 }
@@ -93,8 +87,11 @@ bool look_at(const Table& table, PyObject* const* arguments, Call& call) {
 }
 
 Ref key_of(const Table& table, const Call& call) {
+  const auto words = call.shapes.words();
   Ref key(PyTuple_New(1 + table.options));
-  if (!key || PyTuple_SetItem(key.get(), 0, call.shapes.as_bytes()) < 0) return Ref();
+  Ref shapes(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(words.data()),
+                                       Py_ssize_t(words.size_bytes())));
+  if (!key || !shapes || PyTuple_SetItem(key.get(), 0, shapes.release()) < 0) return Ref();
   for (int i = 0; i < table.options; ++i) {
     PyObject* const option = call.options[i];
     Ref member = is_zero(option) ? Ref(PyObject_Str(option)) : Ref::to(option);
@@ -111,7 +108,8 @@ PyObject* recipe_for(Table& table, const Call& call) {
     PyErr_Clear();  // an option that cannot be hashed is for others to refuse
     Py_RETURN_NONE;
   }
-  Found found{call.shapes, {}, Ref::to(recipe.get())};
+  const auto words = call.shapes.words();
+  Found found{{words.begin(), words.end()}, {}, Ref::to(recipe.get())};
   for (int i = 0; i < table.options; ++i) found.options.push_back(Ref::to(call.options[i]));
   std::swap(table.last, found);
   return recipe.release();
