@@ -164,8 +164,7 @@ PyObject* make_launch(PyObject*, PyObject* arguments) try {
   launch->otherwise = Ref::to(otherwise);
   launch->release_lock = release_lock != 0;
   static PyMethodDef function = method("launch", call);
-  Ref owner = own(std::move(launch));
-  return owner ? PyCFunction_NewEx(&function, owner.get(), nullptr) : nullptr;
+  return bind(function, own(std::move(launch))).release();
 } catch (const std::bad_alloc&) {
   return PyErr_NoMemory();
 }

@@ -101,8 +101,7 @@ PyObject* make_quiet(PyObject*, PyObject* arguments) try {
     listening->floats.push_back(last = int(at));
   }
   static PyMethodDef function = method("quiet", quiet);
-  Ref owned = own(std::move(listening));
-  return owned ? PyCFunction_NewEx(&function, owned.get(), nullptr) : nullptr;
+  return bind(function, own(std::move(listening))).release();
 } catch (const std::bad_alloc&) {
   return PyErr_NoMemory();
 }

@@ -47,6 +47,11 @@ Ref own(std::unique_ptr<T> bound) {
   return capsule;
 }
 
+// A function bound to what `own` gave.
+inline Ref bind(PyMethodDef& function, const Ref& owned) {
+  return Ref(owned ? PyCFunction_NewEx(&function, owned.get(), nullptr) : nullptr);
+}
+
 using Fast = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
 inline PyMethodDef method(const char* name, Fast function) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL,

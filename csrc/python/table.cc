@@ -100,7 +100,7 @@ Ref key_of(const Table& table, const Call& call) {
   return key;
 }
 
-PyObject* recipe_for(Table& table, const Call& call) {
+PyObject* recipe_for(Table& table, const Call& call) try {
   if (is_like_last(table, call)) return Ref::to(table.last.recipe.get()).release();
   Ref key = key_of(table, call);
   Ref recipe = Ref::to(key ? PyDict_GetItemWithError(table.recipes.get(), key.get()) : nullptr);
@@ -113,6 +113,8 @@ PyObject* recipe_for(Table& table, const Call& call) {
   for (int i = 0; i < table.options; ++i) found.options.push_back(Ref::to(call.options[i]));
   std::swap(table.last, found);
   return recipe.release();
+} catch (const std::bad_alloc&) {
+  return PyErr_NoMemory();
 }
 
 // The table, for a call with that many arguments; or an error.
@@ -125,26 +127,22 @@ Table* table_for(PyObject* self, Py_ssize_t count, int more = 0) {
 }
 
 // find(*arguments): the recipe, or None.
-PyObject* find(PyObject* self, PyObject* const* given, Py_ssize_t count) try {
+PyObject* find(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   Table* const table = table_for(self, count);
   if (table == nullptr) return nullptr;
   Call call;
   if (look_at(*table, given, call)) return recipe_for(*table, call);
   Py_RETURN_NONE;
-} catch (const std::bad_alloc&) {
-  return PyErr_NoMemory();
 }
 
 // enter(*arguments): the same, and False if the dispatcher has to see the call.
-PyObject* enter(PyObject* self, PyObject* const* given, Py_ssize_t count) try {
+PyObject* enter(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   Table* const table = table_for(self, count);
   if (table == nullptr) return nullptr;
   Call call;
   if (!table->listening->anybody(given, table->inputs) && look_at(*table, given, call))
     return recipe_for(*table, call);
   Py_RETURN_FALSE;
-} catch (const std::bad_alloc&) {
-  return PyErr_NoMemory();
 }
 
 // add(recipe, *arguments); tensors that are not in the CPU's memory are left out.
@@ -185,15 +183,14 @@ PyObject* make_table(PyObject*, PyObject* arguments) try {
   const auto& floats = table->listening->floats;
   if (!floats.empty() && floats.back() >= table->inputs)
     return PyErr_Format(PyExc_ValueError, "expected at least %d tensors", floats.back() + 1);
-  Ref owned = own(std::move(table));
-  if (!owned) return nullptr;
+  const Ref owned = own(std::move(table));
   static PyMethodDef methods[] = {method("find", find), method("enter", enter), method("add", add),
                                   method("clear", clear)};
   Ref functions(PyTuple_New(std::size(methods)));
   if (!functions) return nullptr;
   for (size_t i = 0; i < std::size(methods); ++i) {
-    PyObject* const function = PyCFunction_NewEx(&methods[i], owned.get(), nullptr);
-    if (function == nullptr || PyTuple_SetItem(functions.get(), Py_ssize_t(i), function) < 0)
+    Ref function = bind(methods[i], owned);
+    if (!function || PyTuple_SetItem(functions.get(), Py_ssize_t(i), function.release()) < 0)
       return nullptr;
   }
   return functions.release();

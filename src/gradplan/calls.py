@@ -120,9 +120,9 @@ def _compiled(
         return f"{name} = {adapters}[type({name})]({name}, {what!r})"
 
     body = [
+        f"first = type({names[0]})",
         # Outputs of other frameworks: allocated there, then handed in.
-        f"kind = type({names[0]})",
-        f"if kind is not ndarray and kind is not Tensor and ({_any_is_none(outputs)}):",
+        f"if first is not ndarray and first is not Tensor and ({_any_is_none(outputs)}):",
         f"    return allocate(call, workspace, {everything})",
     ]
     for i, (name, role) in enumerate(operands):
@@ -138,7 +138,7 @@ def _compiled(
         body += [
             f"given_{name} = {name}",
             f"if {name} is None:",
-            f"    if kind is ndarray: {name} = given_{name} = {new}(shapes[{i}], dtypes[{i}])",
+            f"    if first is ndarray: {name} = given_{name} = {new}(shapes[{i}], dtypes[{i}])",
             f"    else: {name} = given_{name} = torch_{new}(shapes[{i}], kinds[{i}], {names[0]})",
             f"elif type({name}) is not ndarray and ({odd} or {name}.requires_grad):",
             f"    {adapted(name, 'writers', what)}",
