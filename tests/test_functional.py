@@ -211,6 +211,19 @@ def test_accumulate(engine: str) -> None:
     assert gp.embedding_backward(dout, indices, 2, out=out).tolist() == [[0], [3]]
 
 
+def test_a_new_tensor_to_add_to_starts_at_zero(engine: str) -> None:
+    torch = pytest.importorskip("torch")
+    dout, indices = torch.tensor([[1.0], [2.0]]), torch.tensor([1, 1])
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # what is not initialised is NaN then
+    try:
+        for _ in range(2):  # the first call may go another way than the others
+            made = gp.embedding_backward(dout, indices, 2, accumulate=True)
+            assert made.tolist() == [[0], [3]]
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
 def test_ties_and_enumerations(engine: str) -> None:
     dy, x = np.ones(3, np.float32), np.float32([2, 2, 1])
     assert gp.cummax_backward(dy, x).tolist() == [3, 0, 0]

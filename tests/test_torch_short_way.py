@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_cases import CASES, Case  # noqa: E402
 
+import gradplan as gp  # noqa: E402
 from gradplan import engines  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
 from gradplan.engines import BoundKernel, cpu, registered  # noqa: E402
@@ -237,6 +238,12 @@ def test_large_outputs_get_large_pages(grad: bool) -> None:
     assert " hg" in _flags_of(middle)
     theirs = torch.cumsum(x, 1)  # nobody asked for it there
     assert " hg" not in _flags_of(theirs.data_ptr() + theirs.nbytes // 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="large pages are asked for on Linux only")
+def test_large_outputs_of_the_plain_functions_get_large_pages() -> None:
+    y = gp.cumsum(torch.ones(16, LARGE // 4))
+    assert " hg" in _flags_of(y.data_ptr() + y.nbytes // 2)
 
 
 def test_every_build_has_the_same_gradients() -> None:
