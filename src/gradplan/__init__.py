@@ -11,7 +11,7 @@ array([1., 3., 6.], dtype=float32)
 from __future__ import annotations
 
 from gradplan import functional, plans, vocabulary
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import Descriptor
 from gradplan.engines.cpu import get_num_threads, set_num_threads
 from gradplan.functional import *  # noqa: F403
 from gradplan.plan import Plan
@@ -30,3 +30,11 @@ __all__ = [
 __all__ += vocabulary.__all__
 __all__ += plans.__all__
 __all__ += functional.__all__
+
+
+def __getattr__(name: str) -> object:
+    """Functions, descriptors and plans of ops that were declared after the import."""
+    for module in (functional, plans):
+        if name in module.__all__:
+            return getattr(module, name)
+    raise AttributeError(f"module 'gradplan' has no attribute {name!r}")

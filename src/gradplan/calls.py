@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from gradplan.engines import BoundKernel
-from gradplan.spec import Op, Operand, Role
+from gradplan.declaration import Op, Operand, Role
 from gradplan.tensors import CALL_GLOBALS, READERS, TORCH, WRITERS, framework_of, tensor_name
 from gradplan.vocabulary import Error, InvalidProblem
 
@@ -24,13 +24,15 @@ Call = Callable[..., Any]
 def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tuple[Call, Call]:
     """`call`, which takes tensors by position (None for a new output), and `run`, by name."""
     names = tuple(t.name for t in op.tensors)
-    bind = _compiled(op.plan_name, names, tuple((o.name, o.role) for o in operands))
+    described = tuple((o.name, o.role, o.optional) for o in operands)
+    bind = _compiled(op.plan_name, names, described, kernel.takes_stream)
     call, run = bind(
         kernel.run,
         kernel.recover,
         _Allocator(operands),
         functools.partial(reject, op.plan_name, operands),
         functools.partial(_reject_positional, op.plan_name, [o.name for o in operands]),
+        functools.partial(_reject_stream, op.plan_name),
         [o.shape for o in operands],
         [o.kinds[0] for o in operands],
         [o.kinds[0].dtype for o in operands],
@@ -51,7 +53,7 @@ class _Allocator:
             if not o.is_input
         ]
 
-    def __call__(self, call: Call, workspace: Any, *tensors: Any) -> Any:
+    def __call__(self, call: Call, workspace: Any, stream: Any, *tensors: Any) -> Any:
         """`call` with new outputs in the framework of the first tensor."""
         like = tensors[0]
         framework = framework_of(like)
@@ -60,7 +62,7 @@ class _Allocator:
             if given[position] is None:
                 new = framework.zeros if updated else framework.empty
                 given[position] = new(shape, kind, like)
-        results = call(*given, workspace)
+        results = call(*given, workspace, stream)
         if not framework.immutable:
             return results
         finished = tuple(
@@ -72,8 +74,12 @@ class _Allocator:
 
 def reject(plan: str, operands: Sequence[Operand], given: dict[str, Any]) -> NoReturn:
     """Says what is wrong with the names given to `run`."""
-    needed = [o.name for o in operands if o.is_input]
-    optional = [f"{o.name} (output, optional)" for o in operands if not o.is_input]
+    needed = [o.name for o in operands if o.is_required]
+    optional = [
+        f"{o.name} ({'optional' if o.is_input else 'output, optional'})"
+        for o in operands
+        if not o.is_required
+    ]
     missing = [f"missing {name!r}" for name in needed if given.get(name) is None]
     known = {o.name for o in operands}
     unknown = [f"unknown {n!r}" for n, x in given.items() if n not in known and x is not None]
@@ -87,6 +93,12 @@ def _reject_positional(plan: str, names: Sequence[str]) -> NoReturn:
     by_name = ", ".join(f"{name}={name}" for name in names)
     raise InvalidProblem(
         f"{plan}.run: expected tensors by name: run({by_name}); got positional ones"
+    )
+
+
+def _reject_stream(plan: str, stream: Any) -> NoReturn:
+    raise InvalidProblem(
+        f"{plan}: stream: expected None: this plan's engine has no streams; got {stream!r}"
     )
 
 
@@ -108,12 +120,15 @@ CALL_GLOBALS.update(
 
 @functools.cache
 def _compiled(
-    plan: str, tensors: tuple[str, ...], operands: tuple[tuple[str, Role], ...]
+    plan: str,
+    tensors: tuple[str, ...],
+    operands: tuple[tuple[str, Role, bool], ...],
+    takes_stream: bool,
 ) -> Callable[..., tuple[Call, Call]]:
     """Compiles the two for a set of operands; shapes and types come when they are bound."""
-    names = [name for name, _ in operands]
-    inputs = [name for name, role in operands if role is Role.IN]
-    outputs = [name for name, role in operands if role is not Role.IN]
+    names = [name for name, *_ in operands]
+    required = [name for name, role, optional in operands if role is Role.IN and not optional]
+    outputs = [name for name, role, _ in operands if role is not Role.IN]
     everything = ", ".join(names)
 
     def adapted(name: str, adapters: str, what: str) -> str:
@@ -123,15 +138,17 @@ def _compiled(
         f"first = type({names[0]})",
         # Outputs of other frameworks: allocated there, then handed in.
         f"if first is not ndarray and first is not Tensor and ({_any_is_none(outputs)}):",
-        f"    return allocate(call, workspace, {everything})",
+        f"    return allocate(call, workspace, stream, {everything})",
     ]
-    for i, (name, role) in enumerate(operands):
+    for i, (name, role, optional) in enumerate(operands):
         what = tensor_name(plan, name)
         # What _torch_reader and _torch_writer ask, here to save their calls.
         odd = f"type({name}) is not Tensor or {name}.is_neg()"
         if role is Role.IN:
+            there = f"{name} is not None and " if optional else ""
             body.append(
-                f"if type({name}) is not ndarray and ({odd}): {adapted(name, 'readers', what)}"
+                f"if {there}type({name}) is not ndarray and ({odd}): "
+                + adapted(name, "readers", what)
             )
             continue
         new = "zeros" if role is Role.INOUT else "empty"
@@ -143,23 +160,26 @@ def _compiled(
             f"elif type({name}) is not ndarray and ({odd} or {name}.requires_grad):",
             f"    {adapted(name, 'writers', what)}",
         ]
+    if not takes_stream:
+        body.append("if stream is not None: reject_stream(stream)")
     body += [
         f"if workspace is not None: {adapted('workspace', 'writers', f'{plan}: workspace')}",
         "try:",
-        f"    kernel({everything}, workspace)",
+        f"    kernel({everything}, workspace{', stream' if takes_stream else ''})",
         "except Exception as error:",
         f"    failure = recover(error, ({everything},), workspace)",
         "    if failure is not None: raise cleaned(failure) from failure.__cause__",
         "return " + ", ".join(f"given_{name}" for name in outputs),
     ]
     lines = [
-        "def bind(kernel, recover, allocate, reject, reject_positional, shapes, kinds, dtypes):",
-        f"    def call({everything}, workspace=None):",
+        "def bind(kernel, recover, allocate, reject, reject_positional, reject_stream,",
+        "         shapes, kinds, dtypes):",
+        f"    def call({everything}, workspace=None, stream=None):",
         *(f"        {line}" for line in body),
         f"    def run(*args, {', '.join(f'{name}=None' for name in tensors)},",
         "            workspace=None, stream=None, **unknown):",
         "        if args: reject_positional()",
-        f"        if unknown or {_any_is_none(inputs)}:",
+        f"        if unknown or {_any_is_none(required)}:",
         f"            reject(dict({', '.join(f'{n}={n}' for n in names)}, **unknown))",
         *(f"        {line}" for line in body),
         "    return call, run",

@@ -2,8 +2,8 @@
 
 `gradplan certify` and the golden digests stand on them. Values are assembled as bit patterns out of
 an integer hash: no random generator of a library, no libm, no rounding. Which sizes an op has,
-which of its axes are independent lines and what its indices may be follows from the named axes of
-its declaration, so a new op has cases without a line here.
+which of its axes are independent lines and what its indices may be follows from the axes of its
+declaration and their roles, so a new op has cases without a line here.
 """
 
 from __future__ import annotations
@@ -12,24 +12,13 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from gradplan.descriptor import (
-    AxisOf,
-    Descriptor,
-    Element,
-    Flag,
-    IndexInto,
-    Real,
-    ShapeField,
-    SizeField,
-    Word,
-)
+from gradplan.declaration import OPS, AxisRole, Descriptor, Function, Op, Role, Tensor, TensorAxis
 from gradplan.plan import plan_class
-from gradplan.spec import OPS, Function, Op, Role, Tensor
 from gradplan.vocabulary import INDICES, Bounds, ElementKind, PlanPreference
 
 Array = np.ndarray[Any, Any]
@@ -123,6 +112,12 @@ def indices(label: str, count: int, extent: int, *, flavour: str, inside: bool) 
     return drawn
 
 
+def pointers(label: str, groups: int, members: int) -> Array:
+    """Where each of `groups` segments begins, and the end; some of them are empty."""
+    inner = np.sort((hashed(label, max(groups - 1, 0)) % np.uint64(members + 1)).astype(np.int64))
+    return np.concatenate([np.zeros(1, np.int64), inner, [members]])[: groups + 1]
+
+
 # Problems ------------------------------------------------------------------------------------
 
 
@@ -149,19 +144,19 @@ class Case:
 
         For each axis along which the op does nothing: its last position alone.
         """
-        for name, axis in _batch_axes(self.op, self.descriptor):
-            extent = getattr(self.descriptor, name)
-            length = extent if axis is None else extent[axis]
-            if length < 2:
+        op, desc = self.op, self.descriptor
+        present = [t for t in op.tensors_of(self.function.fixed) if t.name in self.tensors]
+        for axis in _independent_axes(op, desc):
+            extent = getattr(desc, axis.field)
+            whole = axis.field == op.shape_field
+            if (extent[axis.number] if whole else extent) < 2:
                 continue
-            smaller = 1 if axis is None else (*extent[:axis], 1, *extent[axis + 1 :])
-            desc = dataclasses.replace(cast(Any, self.descriptor), **{name: smaller})
+            smaller = (*extent[: axis.number], 1, *extent[axis.number + 1 :]) if whole else 1
             tensors = {
-                t.name: _last(self.tensors[t.name], _position(t, name, axis))
-                for t in self.op.tensors
-                if t.name in self.tensors
+                t.name: _last(self.tensors[t.name], op.axes_of(t, desc), axis) for t in present
             }
-            yield Case(self.op, self.function, desc, tensors, self.flavour)
+            less = dataclasses.replace(cast(Any, desc), **{axis.field: smaller})
+            yield Case(op, self.function, less, tensors, self.flavour)
 
     def line_of(self, results: Mapping[str, Array], line: Case) -> dict[str, Array]:
         """What `results` of this case hold for a line of it."""
@@ -172,28 +167,21 @@ class Case:
         }
 
 
-def _position(tensor: Tensor, name: str, axis: int | None) -> int | None:
-    """Where the axis is in a tensor. A field that holds a shape is its only one."""
-    if name not in tensor.axes:
-        return None
-    return tensor.axes.index(name) if axis is None else axis
+def _last(array: Array, axes: tuple[TensorAxis, ...], axis: TensorAxis) -> Array:
+    """The last position along an axis, if the tensor has it."""
+    if axis not in axes:
+        return array
+    at = axes.index(axis)
+    return np.take(array, [array.shape[at] - 1], at)
 
 
-def _last(array: Array, axis: int | None) -> Array:
-    return array if axis is None else np.take(array, [array.shape[axis] - 1], axis)
-
-
-def _batch_axes(op: Op, desc: Descriptor) -> Iterator[tuple[str, int | None]]:
-    """Axes whose positions are independent: fields, with a number where one holds a shape."""
-    worked = {
-        i.field.shape: getattr(desc, i.name) for i in op.fields if isinstance(i.field, AxisOf)
-    }
-    for info in op.fields:
-        if isinstance(info.field, ShapeField):
-            rank = len(getattr(desc, info.name))
-            yield from ((info.name, axis) for axis in range(rank) if axis != worked.get(info.name))
-        elif isinstance(info.field, SizeField) and info.name in _Axes(op).shared:
-            yield info.name, None
+def _independent_axes(op: Op, desc: Descriptor) -> Iterator[TensorAxis]:
+    """Axes whose positions do not meet: every output has them, so that nothing is summed there."""
+    outputs = [op.axes_of(t, desc) for t in op.outputs if t.when is None or t.when(desc)]
+    for axis in outputs[0]:
+        apart = axis.role in (AxisRole.BATCH, AxisRole.FEATURES)
+        if apart and all(axis in axes for axes in outputs):
+            yield axis
 
 
 # (shape, axis, flavour). Lengths around 16, 256 and 4096 are where orders of association change;
@@ -254,47 +242,33 @@ _MORE_SIZES: tuple[tuple[int, int, int, str], ...] = (
     (100000, 50000, 24, "special"),
     (300000, 3, 2, "ties"),
 )
-_REALS = (0.25, 0.75, 0.0, 1.0, -0.5, 1.5, 0.5, 1 / 3)
-
-
-class _Axes:
-    """What the named axes of an op are to each other."""
-
-    def __init__(self, op: Op) -> None:
-        plain = [set(t.axes) for t in op.tensors if not t.index]
-        self.counted = {axis for t in op.tensors if t.index for axis in t.axes}
-        """Those that indices run along."""
-        self.shared = set.intersection(*plain)
-        """Those of every tensor: their positions do not meet."""
-        self.indexed = set.union(*plain) - self.counted - self.shared
-        """Those that indices point into."""
 
 
 def axis_sizes(op: Op, count: int, extent: int, width: int) -> dict[str, int]:
-    """Size fields by what their axes are: counted by indices, indexed, or shared by all."""
-    axes = _Axes(op)
-    return {
-        **dict.fromkeys(axes.counted, count),
-        **dict.fromkeys(axes.shared, width),
-        **dict.fromkeys(axes.indexed, extent),
-    }
+    """Sizes by what they are: `count` members, `extent` groups or table rows, `width` features.
+
+    Indices run along members and point to groups; pointers are one for each group and the end, and
+    point to members.
+    """
+    sizes = dict.fromkeys(op.sizes_with_role(AxisRole.FEATURES), width)
+    members = set()
+    for t in op.tensors:
+        if t.index:
+            members.update({t.into} if t.pointers else t.axes)
+    for name in op.sizes_with_role(AxisRole.ROWS):
+        sizes[name] = count if name in members else extent
+    return sizes
 
 
 def _variants(op: Op, fixed: Mapping[str, Any], sizes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every combination of the fields that have few values."""
-    choices: dict[str, list[Any]] = {}
+    choices: dict[str, Sequence[Any]] = {}
     for info in op.fields:
         if info.name in fixed or (info.when is not None and not info.when.allows(fixed)):
             continue
-        if isinstance(info.field, Flag):
-            choices[info.name] = [False, True]
-        elif isinstance(info.field, IndexInto):
-            extent = sizes[info.field.size]
-            choices[info.name] = [None, extent // 3] if extent else [None]
-        elif isinstance(info.field, Word) and not isinstance(info.field, Element):
-            choices[info.name] = list(info.field.kind)
-            if info.field.kind is Bounds and 0 in sizes.values():
-                choices[info.name].remove(Bounds.RAISE)  # there is no valid index
+        values = info.field.variants(sizes)
+        if values:
+            choices[info.name] = values
     return [
         dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())
     ]
@@ -308,21 +282,20 @@ def problems(
     The thorough ones are others, not more.
     """
     extents: list[tuple[dict[str, Any], str]] = []
-    shape_field = next((i.name for i in op.fields if isinstance(i.field, ShapeField)), None)
-    if shape_field is not None:
-        axis_field = next((i.name for i in op.fields if isinstance(i.field, AxisOf)), None)
+    if op.shape_field is not None:
         for shape, axis, flavour in _MORE_SHAPES if thorough else _SHAPES:
-            along = {} if axis_field is None else {axis_field: axis}
-            extents.append(({shape_field: shape, **along}, flavour))
+            along = {} if op.axis_field is None else {op.axis_field: axis}
+            extents.append(({op.shape_field: shape, **along}, flavour))
     else:
         for count, extent, width, flavour in _MORE_SIZES if thorough else _SIZES:
             extents.append((axis_sizes(op, count, extent, width), flavour))
-    reals = [i.name for i in op.fields if isinstance(i.field, Real)]
     descriptor: Any = op.descriptor
     for number, (sizes, flavour) in enumerate(extents):
         variants = _variants(op, function.fixed, sizes)
         chosen = variants[number % len(variants)]
-        chosen.update((name, _REALS[number % len(_REALS)]) for name in reals)
+        for info in op.fields:
+            if info.field.series:
+                chosen[info.name] = info.field.series[number % len(info.field.series)]
         yield descriptor(element=element, **function.fixed, **sizes, **chosen), flavour
 
 
@@ -337,18 +310,19 @@ def cases(
 
 def _tensors(op: Op, desc: Descriptor, label: str, number: int, flavour: str) -> dict[str, Array]:
     tensors = {}
-    declared = {t.name: t for t in op.tensors}
     saved = saved_results(op, desc)
     for operand in op.operands(desc):
         if operand.role is Role.OUT or operand.name in saved:
             continue
+        if operand.optional and number % 2:  # every other problem does without
+            continue
         name = f"{label}/{operand.name}"
-        tensor = declared[operand.name]
+        tensor = op.tensor_named[operand.name]
         if tensor.index:
             ids = _ids(op, desc, tensor, name, flavour)
             tensors[operand.name] = ids.astype(INDICES[number % len(INDICES)].dtype)
         else:
-            tensors[operand.name] = floats(name, operand.shape, desc.element, flavour)
+            tensors[operand.name] = floats(name, operand.shape, operand.kinds[0], flavour)
     if saved:
         tensors.update(forward_results(op, desc, tensors, _REFERENCE))
     order = [o.name for o in op.operands(desc)]
@@ -356,22 +330,20 @@ def _tensors(op: Op, desc: Descriptor, label: str, number: int, flavour: str) ->
 
 
 def _ids(op: Op, desc: Descriptor, tensor: Tensor, label: str, flavour: str) -> Array:
-    (extent,) = _Axes(op).indexed
+    extent, shape = op.choices_of(tensor, desc), tensor.shape(desc)
+    if tensor.pointers:
+        return pointers(label, shape[0] - 1, extent)
     inside = getattr(desc, "bounds", Bounds.RAISE) is Bounds.RAISE
-    (count,) = op.tensor_shape(tensor, desc)
-    drawn = indices(label, count, getattr(desc, extent), flavour=flavour, inside=inside)
-    return np.sort(drawn) if tensor.ascending else drawn
+    drawn = indices(label, math.prod(shape), extent, flavour=flavour, inside=inside)
+    return (np.sort(drawn) if tensor.ascending else drawn).reshape(shape)
 
 
 # Tensors of a backward that the forward made --------------------------------------------------
 
 
 def forward_of(op: Op) -> Op | None:
-    """The op whose gradient this one computes."""
-    for other in OPS.values():
-        if other.gradient is not None and other.gradient.op == op.name:
-            return other
-    return None
+    """The op whose gradient this one computes, or the first of several."""
+    return next(iter(op.forwards()), None)
 
 
 def saved_results(op: Op, desc: Descriptor) -> set[str]:
@@ -388,15 +360,23 @@ def forward_results(
 ) -> dict[str, Array]:
     """The saved results, from the engine that is preferred.
 
-    What the forward takes and the backward does not may have any values: here those of another.
+    What the forward takes and the backward does not may have any values: here those of another
+    tensor of that shape, or else some of its own.
     """
     forward = forward_of(op)
     assert forward is not None
     fields = {i.name: getattr(desc, i.name) for i in forward.fields}
     forward_desc = forward.descriptor(**fields)
     operands = forward.operands(forward_desc)
-    spare = next(iter(tensors.values()))
-    inputs = {o.name: tensors.get(o.name, spare) for o in operands if o.is_input}
+    inputs = {}
+    for o in operands:
+        if o.is_required or o.name in tensors:
+            like = (x for x in tensors.values() if x.shape == o.shape)
+            other = next(like, None)
+            inputs[o.name] = tensors.get(
+                o.name,
+                floats(o.name, o.shape, o.kinds[0], "plain") if other is None else other,
+            )
     results = plan_class(forward).select(forward_desc, prefer).run(**inputs)
     outputs = [o.name for o in operands if not o.is_input]
     named = dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=True))

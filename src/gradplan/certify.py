@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from gradplan.cases import Array, Case, cases
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import OPS, Descriptor, Function, Op, Role
 from gradplan.engines import ENGINES, Engine
 from gradplan.engines.cpu import CpuEngine, get_num_threads, set_num_threads, supported_isas
 from gradplan.plan import plan_class
-from gradplan.spec import OPS, Function, Op, Role
 from gradplan.vocabulary import NUMERICS_VERSION, ElementKind, Error, PlanPreference, Unsupported
 
 THREADS = (1, 2, 3, 7)
@@ -169,7 +168,7 @@ class _Runner:
                 taken = {id(x) for name, x in given.items() if name not in self._inputs}
                 own = inplace and shared and id(given[shared[0]]) not in taken
                 given[o.name] = given[shared[0]] if own else arrange(_poison(o.shape, o.kinds[0]))
-            else:
+            elif o.name in self.case.tensors:  # an optional one may be missing
                 given[o.name] = arrange((tensors or self.case.tensors)[o.name])
         _plan(self.case.op, self.case.descriptor, engine).run(**given)
         return {o.name: given[o.name] for o in self.operands if not o.is_input}
@@ -184,7 +183,8 @@ class _Runner:
 
     def other_indices(self) -> Mapping[str, Array] | None:
         """The tensors with the other index type, or None without indices."""
-        indexed = {o.name: o.kinds for o in self.operands if len(o.kinds) > 1}
+        given = self.case.tensors
+        indexed = {o.name: o.kinds for o in self.operands if len(o.kinds) > 1 and o.name in given}
         if not indexed:
             return None
         tensors = dict(self.case.tensors)

@@ -10,10 +10,9 @@ import functools
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from gradplan.calls import make_calls, reject
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import Descriptor, Op, Role
 from gradplan.engines import ENGINES, Engine, on_change
 from gradplan.engines.checks import checked
-from gradplan.spec import Op, Role
 from gradplan.tensors import readable, tensor_name, writable
 from gradplan.vocabulary import (
     INDICES,
@@ -40,6 +39,8 @@ class Plan(Generic[D]):
     """The problem."""
     engine: str
     """The name of the engine that runs it."""
+    device: str
+    """The device that its tensors are on."""
     sku: KernelSku
     """The name of the kernel."""
     precision_guarantee: PrecisionGuarantee
@@ -47,11 +48,14 @@ class Plan(Generic[D]):
     workspace_size: int
     """Bytes of scratch memory that a call needs; allocated by the call unless it is given some."""
 
-    def __init__(self, desc: D, engine: Engine, prefer: PlanPreference) -> None:
+    def __init__(
+        self, desc: D, engine: Engine, prefer: PlanPreference, device: str = "cpu"
+    ) -> None:
         op = self.op
         kernel = engine.bind(op, desc)
         self.descriptor = desc
         self.engine = engine.name
+        self.device = device
         self.precision_guarantee = engine.guarantee(op, desc)
         self.workspace_size = kernel.workspace_size
         self._operands = op.operands(desc)
@@ -72,19 +76,22 @@ class Plan(Generic[D]):
         self.__dict__["run"] = run
 
     @classmethod
-    def select(cls: type[P], desc: Any, prefer: PlanPreference = _NO_PREFERENCE) -> P:
+    def select(
+        cls: type[P], desc: Any, prefer: PlanPreference = _NO_PREFERENCE, device: str = "cpu"
+    ) -> P:
         """The plan for a problem, from the first engine that can serve it as `prefer` asks.
 
-        Plans are cached: selecting the same problem again returns the same plan.
+        `device` is where the tensors are, such as "cpu" or "cuda:1". Plans are cached: selecting
+        the same problem again returns the same plan.
         """
-        return cast(P, _select(cast(Any, cls), desc, prefer))
+        return cast(P, _select(cast(Any, cls), desc, prefer, device))
 
     def can_implement(self, *, workspace: Any = None, stream: Any = None, **tensors: Any) -> None:
         """Returns None if `run` would accept these tensors; raises what it would raise otherwise.
 
         Outputs may be left out. Values (indices out of range) are not looked at.
         """
-        missing = [o.name for o in self._operands if o.is_input and tensors.get(o.name) is None]
+        missing = [o.name for o in self._operands if o.is_required and tensors.get(o.name) is None]
         unknown = tensors.keys() - {t.name for t in self.op.tensors}
         if missing or unknown:
             reject(self.op.plan_name, self._operands, tensors)
@@ -108,7 +115,7 @@ class Plan(Generic[D]):
         return f"<{type(self).__name__} {self.sku}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _select, (type(self), self.descriptor, self._prefer)
+        return _select, (type(self), self.descriptor, self._prefer, self.device)
 
 
 @functools.cache
@@ -123,8 +130,8 @@ def _describe_tensors(op: Op) -> str:
     for t in op.tensors:
         shape = "[" + ", ".join(t.axes) + "]"
         when = f" ({t.when})" if t.when is not None else ""
-        kind = "i32 or i64" if t.index else "element"
-        lines.append(f"    {t.name}: {t.role} {shape} of {kind}; {t.doc}{when}")
+        may = ", optional" if t.optional else ""
+        lines.append(f"    {t.name}: {t.role} {shape} of {t.kind.value}{may}; {t.doc}{when}")
     return "\n".join(lines)
 
 
@@ -132,7 +139,9 @@ def _describe_tensors(op: Op) -> str:
 
 
 @functools.lru_cache(maxsize=_CACHED_PLANS)
-def _select(cls: type[Plan[Any]], desc: Descriptor, prefer: PlanPreference) -> Plan[Any]:
+def _select(
+    cls: type[Plan[Any]], desc: Descriptor, prefer: PlanPreference, device: str
+) -> Plan[Any]:
     op = cls.op
     if type(desc) is not op.descriptor:
         raise InvalidProblem(
@@ -140,6 +149,10 @@ def _select(cls: type[Plan[Any]], desc: Descriptor, prefer: PlanPreference) -> P
         )
     if not isinstance(prefer, PlanPreference):
         raise InvalidProblem(f"{op.plan_name}.select: expected a PlanPreference; got {prefer!r}")
+    if not isinstance(device, str):
+        raise InvalidProblem(
+            f"{op.plan_name}.select: expected a device such as 'cpu' or 'cuda:0'; got {device!r}"
+        )
     if prefer.engine is not None and prefer.engine not in ENGINES:
         raise InvalidProblem(
             f"{op.plan_name}.select: expected an engine out of {', '.join(ENGINES)}; "
@@ -147,19 +160,32 @@ def _select(cls: type[Plan[Any]], desc: Descriptor, prefer: PlanPreference) -> P
         )
     reasons = []
     for engine in ENGINES.values():
-        reason = _why_not(engine, op, desc, prefer)
+        reason = _why_not(engine, op, desc, prefer, device)
         if reason is None:
-            return cls(desc, engine, prefer)
+            return cls(desc, engine, prefer, device)
         reasons.append(f"\n  {engine.name}: {reason}")
-    raise Unsupported(f"{op.plan_name}: no engine can serve {desc}:{''.join(reasons)}")
+    raise Unsupported(f"{op.plan_name}: no engine can serve {desc} on {device}:{''.join(reasons)}")
 
 
-def _why_not(engine: Engine, op: Op, desc: Descriptor, prefer: PlanPreference) -> str | None:
+def _why_not(
+    engine: Engine, op: Op, desc: Descriptor, prefer: PlanPreference, device: str
+) -> str | None:
     if prefer.engine is not None and prefer.engine != engine.name:
         return f"engine {prefer.engine!r} was asked for"
-    if prefer.engine is None and not engine.automatic:
+    if device.partition(":")[0] not in engine.devices:
+        return f"takes tensors on {', '.join(sorted(engine.devices))}; these are on {device}"
+    if prefer.engine is None and not engine.automatic and not _is_last_resort(engine, op, device):
         return f"only used when asked for (engine={engine.name!r})"
     return engine.why_not(op, desc) or prefer.why_not(engine.guarantee(op, desc))
+
+
+def _is_last_resort(engine: Engine, op: Op, device: str) -> bool:
+    """Whether nobody else has a kernel for an op, of whatever kind or element type."""
+    others = (e for e in ENGINES.values() if e.automatic and device in e.devices)
+    try:
+        return engine.last_resort and not any(e.has(op) for e in others)
+    except Unsupported:  # an engine that cannot run here may have one
+        return False
 
 
 on_change(_select.cache_clear)

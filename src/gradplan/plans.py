@@ -6,11 +6,16 @@ Made from the declarations. Types are in plans.pyi, which `make stubs` writes.
 from __future__ import annotations
 
 import gradplan.ops  # noqa: F401  (fills OPS)
+from gradplan.declaration import Op, for_every_op
 from gradplan.plan import plan_class
-from gradplan.spec import OPS
 
-for _op in OPS.values():
-    globals()[_op.descriptor.__name__] = _op.descriptor
-    globals()[_op.plan_name] = plan_class(_op)
+__all__: list[str] = []
 
-__all__ = sorted(n for op in OPS.values() for n in (op.descriptor.__name__, op.plan_name))
+
+def _add(op: Op) -> None:
+    globals()[op.descriptor.__name__] = op.descriptor
+    globals()[op.plan_name] = plan_class(op)
+    __all__[:] = sorted({*__all__, op.descriptor.__name__, op.plan_name})
+
+
+for_every_op(_add)

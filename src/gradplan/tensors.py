@@ -8,6 +8,8 @@ output beside an input (`framework_of`), and look at a tensor from Python (`view
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -231,6 +233,51 @@ def exportable(
     return array, False
 
 
+# Devices -------------------------------------------------------------------------------------
+
+_DLPACK_DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 8: "metal", 10: "rocm", 11: "cpu", 13: "cuda"}
+
+
+class _DeviceKeys(dict[type, Callable[[Any], Any]]):
+    """What tells the devices of two tensors of a type apart; found out at first sight."""
+
+    def __missing__(self, cls: type) -> Callable[[Any], Any]:
+        if _is_torch(cls):
+            found: Callable[[Any], Any] = operator.attrgetter("device")
+        else:
+            found = _dlpack_device if hasattr(cls, "__dlpack_device__") else _no_device
+        self[cls] = found
+        return found
+
+
+def _no_device(x: Any) -> None:
+    return None
+
+
+def _dlpack_device(x: Any) -> Any:
+    try:
+        return x.__dlpack_device__()
+    except Exception:  # a tracer, or several devices: whoever takes the tensor says so
+        return None
+
+
+DEVICE_KEYS = _DeviceKeys()
+
+
+def device_of(x: Any) -> str:
+    """Where a tensor is: "cpu", "cuda:1" and so on. One without data is nowhere: "cpu"."""
+    device = DEVICE_KEYS[type(x)](x)
+    if device is None:
+        return "cpu"
+    if isinstance(device, tuple):
+        kind, index = _DLPACK_DEVICES.get(int(device[0]), f"dlpack-{int(device[0])}"), device[1]
+    else:
+        kind, index = device.type, device.index
+    if kind in ("cpu", "meta"):
+        return "cpu"
+    return kind if index is None else f"{kind}:{index}"
+
+
 # Allocation ----------------------------------------------------------------------------------
 
 
@@ -259,12 +306,20 @@ class Framework:
         return view if np.may_share_memory(view, output) or view.size == 0 else None
 
 
+@functools.cache
+def torch_dtype(kind: ElementKind) -> Any:
+    """PyTorch's name for an element type."""
+    return getattr(sys.modules["torch"], kind.dtype_name)
+
+
 class _Torch(Framework):
-    # `like` has the plan's element type, or else the call is about to fail. empty_like is the
-    # fastest of the ways to ask (1.1 us against 1.7 for new_empty).
+    # empty_like is the fastest of the ways to ask (1.1 us against 1.7 for new_empty).
     def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
-        if like.shape == shape:
-            made = sys.modules["torch"].empty_like(like)
+        torch = sys.modules["torch"]
+        if torch_dtype(kind) is not like.dtype:
+            made = like.new_empty(shape, dtype=torch_dtype(kind))
+        elif like.shape == shape:
+            made = torch.empty_like(like)
         else:
             made = like.new_empty(shape)
         try:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradplan.cases import axis_sizes
-from gradplan.descriptor import AxisOf, Descriptor, Real, ShapeField
-from gradplan.spec import OPS, Function, Op
+from gradplan.declaration import AxisOf, Descriptor
+from gradplan.declaration.fields import Real, ShapeField
+from gradplan.declaration import OPS, Function, Op
 from gradplan.vocabulary import FLOATS, ElementKind
 
 OTHER_TYPES_SCORE = 0.8

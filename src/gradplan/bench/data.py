@@ -10,7 +10,7 @@ import numpy as np
 
 from gradplan.bench.board import Cell
 from gradplan.cases import Array, forward_results, saved_results
-from gradplan.spec import Operand, Role
+from gradplan.declaration import Operand, Role
 from gradplan.vocabulary import ElementKind, PlanPreference
 
 ALIGNMENT = 64  # that of PyTorch and JAX; NumPy gives 16

@@ -22,7 +22,7 @@ from gradplan.bench.measure import FULL, QUICK, Call, Effort, best_times, per_ca
 from gradplan.bench.peers import Jax
 from gradplan.cases import Array
 from gradplan.jax.problems import Family, Problem, backward, forward
-from gradplan.spec import OPS
+from gradplan.declaration import OPS
 from gradplan.vocabulary import ElementKind
 
 SMALL_LIMIT = 1.3

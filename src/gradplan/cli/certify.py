@@ -21,7 +21,7 @@ from gradplan.cases import problems
 from gradplan.cli.terminal import UserError, check_writable, choose, console, progress, write_file
 from gradplan.engines import ENGINES, Engine
 from gradplan.machine import machine
-from gradplan.spec import OPS
+from gradplan.declaration import OPS
 from gradplan.vocabulary import FLOATS, NUMERICS_VERSION, ElementKind
 
 NAME = "certify"

@@ -12,11 +12,11 @@ from rich.table import Table
 
 import gradplan
 from gradplan.cases import problems
+from gradplan.declaration import OPS, Op
 from gradplan.cli.terminal import console
 from gradplan.engines import ENGINES
 from gradplan.machine import bridges, machine, version_of
 from gradplan.plan import plan_class
-from gradplan.spec import OPS, Op
 from gradplan.vocabulary import NUMERICS_VERSION, ElementKind, Unsupported
 
 NAME = "info"

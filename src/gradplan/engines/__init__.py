@@ -11,8 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gradplan.descriptor import Descriptor
-from gradplan.spec import Op
+from gradplan.declaration import Descriptor, Op
 from gradplan.vocabulary import PrecisionGuarantee
 
 __all__ = ["ENGINES", "BoundKernel", "Engine", "register_engine", "registered", "unregister_engine"]
@@ -26,9 +25,9 @@ def _no_recovery(error: Exception, tensors: Sequence[Any], workspace: Any) -> Ex
 class BoundKernel:
     """A kernel for one problem.
 
-    `run` takes the plan's tensors in declared order and then the workspace (or None); it checks
-    them all before it writes anything. An output may be None, which leaves it out, where the kernel
-    allows that. `recover` is called with what `run` raised and the same arguments; it returns None
+    `run` takes the plan's tensors in declared order, then the workspace (or None) and, if it
+    `takes_stream`, the stream; it checks them all before it writes anything. An output may be None,
+    which leaves it out, where the kernel allows that. `recover` is called with what `run` raised and the same arguments; it returns None
     if it could finish the call, and otherwise what to raise. `merging`, if there is one, is `run`
     for tensors that DLPack exports and that may have more or fewer axes than the plan wants, as
     [4, 8, 64] for [32, 64].
@@ -38,19 +37,28 @@ class BoundKernel:
     workspace_size: int = 0
     recover: Callable[[Exception, Sequence[Any], Any], Exception | None] = _no_recovery
     merging: Callable[..., Any] | None = None
+    takes_stream: bool = False
 
 
 class Engine:
     """Base of engines."""
 
     name: str
+    devices: frozenset[str] = frozenset({"cpu"})
+    """The kinds of devices whose tensors it takes."""
     automatic = True
     """Whether it may be chosen without being asked for by name."""
+    last_resort = False
+    """Whether it may be chosen all the same if no other engine has a kernel for an op."""
 
     @property
     def arch(self) -> str:
         """What its kernels are built for; part of the SKU."""
         return "any"
+
+    def has(self, op: Op) -> bool:
+        """Whether it has any kernel for an op."""
+        return True
 
     def why_not(self, op: Op, desc: Descriptor) -> str | None:
         """Why it cannot serve this problem, or None if it can."""
@@ -67,8 +75,12 @@ class Engine:
 class _Absent(Engine):
     """An engine that users may ask for and that this build does not have."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, devices: frozenset[str]) -> None:
         self.name = name
+        self.devices = devices
+
+    def has(self, op: Op) -> bool:
+        return False
 
     def why_not(self, op: Op, desc: Descriptor) -> str | None:
         return "not installed in this build"
@@ -123,7 +135,7 @@ def _register_own() -> None:
     from gradplan.engines.cpu import CpuEngine
     from gradplan.engines.reference import ReferenceEngine
 
-    for engine in (CpuEngine(), _Absent("triton"), ReferenceEngine()):
+    for engine in (CpuEngine(), _Absent("cuda", frozenset({"cuda"})), ReferenceEngine()):
         register_engine(engine)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradplan.spec import Operand
+from gradplan.declaration import Operand
 from gradplan.tensors import CPU_DEVICE, View, tensor_name, view_of
 from gradplan.vocabulary import (
     BufferTooSmall,

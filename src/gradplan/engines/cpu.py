@@ -8,7 +8,6 @@ CPU can run, and the best one is loaded. `GRADPLAN_ISA` forces one. `GRADPLAN_NU
 from __future__ import annotations
 
 import ctypes
-import enum
 import functools
 import math
 import os
@@ -20,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from gradplan._ffi import tvm_ffi
-from gradplan.descriptor import Descriptor, integer
+from gradplan.declaration import Descriptor, Op, Operand
+from gradplan.declaration.fields import integer
 from gradplan.engines import BoundKernel, Engine
-from gradplan.spec import Op, Operand
 from gradplan.tensors import describe, exportable, tensor_name, view_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError, Unsupported
 
@@ -195,12 +194,14 @@ class CpuEngine(Engine):
     def arch(self) -> str:
         return self.build or isa()
 
+    def has(self, op: Op) -> bool:
+        return op.name in kernels(self.arch)
+
     def why_not(self, op: Op, desc: Descriptor) -> str | None:
         try:
-            known = kernels(self.arch)
+            return None if self.has(op) else f"no kernel for {op.name}"
         except Unsupported as error:
             return str(error)
-        return None if op.name in known else f"no kernel for {op.name}"
 
     def bound(self, op: Op, desc: Descriptor) -> tuple[Any, Any, int]:
         """The C++ function for a problem, the same for tensors whose axes are yet to be merged, and
@@ -209,7 +210,9 @@ class CpuEngine(Engine):
         described = [
             [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)] for o in operands
         ]
-        attributes = {info.name: _plain(getattr(desc, info.name)) for info in op.attributes}
+        attributes = {
+            info.name: info.field.attribute(getattr(desc, info.name)) for info in op.attributes
+        }
         function, merging, workspace_size = load(self.build).gradplan_bind(
             op.name, op.plan_name, described, attributes
         )
@@ -229,13 +232,6 @@ class CpuEngine(Engine):
             _recovery(function, as_bfloat16, op.plan_name, operands),
             merging,
         )
-
-
-def _plain(value: Any) -> Any:
-    """A descriptor's value as it crosses to C++."""
-    if value is None:
-        return -1
-    return value.value if isinstance(value, enum.Enum) else value
 
 
 def _wrapping(

@@ -7,23 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import Descriptor, Op, Role
 from gradplan.engines import BoundKernel, Engine
 from gradplan.engines.checks import checked
-from gradplan.spec import Op, Role
 from gradplan.vocabulary import Error
 
 
 class ReferenceEngine(Engine):
-    """Slow and readable; for comparing with, so it is chosen only by name."""
+    """Slow and readable; for comparing with, so it is chosen only by name.
+
+    An op that has no kernel yet is served by it all the same: a declaration and a reference are
+    enough to try an op everywhere.
+    """
 
     name = "reference"
     automatic = False
+    last_resort = True
 
-    def why_not(self, op: Op, desc: Descriptor) -> str | None:
+    def has(self, op: Op) -> bool:
         from gradplan.reference import FUNCTIONS
 
-        return None if op.name in FUNCTIONS else f"no reference for {op.name}"
+        return op.name in FUNCTIONS
+
+    def why_not(self, op: Op, desc: Descriptor) -> str | None:
+        return None if self.has(op) else f"no reference for {op.name}"
 
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         from gradplan.reference import FUNCTIONS
@@ -37,6 +44,7 @@ class ReferenceEngine(Engine):
             arrays = checked(op.plan_name, operands, args[:-1])
             named = dict(zip((o.name for o in operands), arrays, strict=True))
             given = {o.name: named[o.name] for o in operands if o.role is not Role.OUT}
+            given = {name: x for name, x in given.items() if x is not None}
             try:
                 results = function(**given, **options)
             except Error as error:

@@ -1,7 +1,7 @@
 """The declarations, one file per family.
 
 Modules of this package are found by their presence: adding an op is adding a file (or an `Op` to
-one). Each registers itself in `gradplan.spec.OPS`.
+one). Each registers itself in `gradplan.declaration.OPS`.
 """
 
 from __future__ import annotations

@@ -8,10 +8,20 @@ The scalar `param` (the weight w) is a Python float, rounded once to the compute
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from gradplan.descriptor import Descriptor, Shape
-from gradplan.spec import Function, Gradient, Op, reads, writes
+from gradplan.declaration import (
+    Descriptor,
+    Figure,
+    Function,
+    Gradient,
+    Like,
+    Op,
+    Peer,
+    Shape,
+    reads,
+    writes,
+)
 from gradplan.vocabulary import BinaryKind, ElementKind, OpCategory
 
 
@@ -30,8 +40,15 @@ class BinaryParamBackwardDescriptor(_BinaryFields):
     """The gradients of an elementwise function of two tensors and a scalar."""
 
 
-def _lerp(name: str, doc: str) -> Function:
-    return Function(name, doc, fixed={"kind": BinaryKind.LERP}, names={"param": "weight"})
+def _lerp(name: str, doc: str, **records: Any) -> Function:
+    return Function(
+        name,
+        doc,
+        fixed={"kind": BinaryKind.LERP},
+        names={"param": "weight"},
+        figures=(Figure("square", 0.85, "torch", 1.2),),
+        **records,
+    )
 
 
 BINARY_PARAM = Op(
@@ -51,6 +68,39 @@ BINARY_PARAM = Op(
             >>> gp.lerp(np.float32([0, 10]), np.float32([4, 20]), 0.25)
             array([ 1. , 12.5], dtype=float32)
             """,
+            torch=Like(
+                "torch.lerp",
+                doc="""Linear interpolation from a (weight 0) to b (weight 1), exact at both.
+
+                a and b broadcast; the weight is a number.
+
+                >>> lerp(torch.tensor([0.0, 10.0]), torch.tensor([4.0, 20.0]), 0.25)
+                tensor([ 1.0000, 12.5000])
+                """,
+                differs="the weight is a number, not a tensor",
+                other_elements=lambda torch, a, b, weight: torch.lerp(a, b, weight),
+            ),
+            jax=Like(
+                doc="""Linear interpolation from a (weight 0) to b (weight 1), exact at both ends.
+
+                a and b broadcast. The weight is a number, not an array: it is part of the problem.
+
+                >>> lerp(jnp.float32([0, 10]), jnp.float32([4, 20]), 0.25)
+                Array([ 1. , 12.5], dtype=float32)
+                """,
+            ),
+            peers=(
+                Peer(
+                    "torch",
+                    "torch.lerp",
+                    lambda torch, v, out: lambda: torch.lerp(v.a, v.b, v.weight, out=out),
+                ),
+                Peer(
+                    "jax",
+                    "a + weight * (b - a)",
+                    lambda jax, v, out: lambda: v.a + v.a.dtype.type(v.weight) * (v.b - v.a),
+                ),
+            ),
         ),
     ),
     gradient=Gradient(

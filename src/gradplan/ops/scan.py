@@ -14,10 +14,25 @@ docs/numerics.md.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from gradplan.descriptor import AxisOf, Descriptor, Only, Shape
-from gradplan.spec import Function, Gradient, Op, reads, writes
+from gradplan.declaration import (
+    AxisOf,
+    Descriptor,
+    Figure,
+    Function,
+    Gradient,
+    Like,
+    Namespace,
+    Only,
+    Op,
+    Peer,
+    Rule,
+    Shape,
+    Values,
+    reads,
+    writes,
+)
 from gradplan.vocabulary import ElementKind, OpCategory, ScanKind, Ties
 
 _EXTREMES = {ScanKind.CUMMAX, ScanKind.CUMMIN}
@@ -45,9 +60,190 @@ class ScanBackwardDescriptor(_ScanFields):
     ] = Ties.FIRST
 
 
-def _function(kind: ScanKind, doc: str, suffix: str = "") -> Function:
-    return Function(kind.value + suffix, doc, fixed={"kind": kind})
+# Derivatives of the gradients ----------------------------------------------------------------
+# "Before" and "after" are meant in the order of the scan.
 
+
+def _before(xp: Namespace, x: Any, v: Values, start: float) -> Any:
+    """The element before each one; `start` before the first."""
+    return xp.shift(x, v["scan_axis"], -1 if v["reverse"] else 1, start)
+
+
+def _reversed(v: Values) -> dict[str, Any]:
+    return {**v, "reverse": not v["reverse"]}
+
+
+def _after(xp: Namespace, x: Any, v: Values, end: float) -> Any:
+    return _before(xp, x, _reversed(v), end)
+
+
+def _from_end(xp: Namespace, b: Any, a: Any, v: Values) -> Any:
+    """t[i] = b[i] + a[i+1] t[i+1], any zeros in a: what cumprod's backward is for y = 1."""
+    return xp.call("cumprod_backward", **{**v, "dy": b, "x": a, "y": xp.full_like(b, 1.0)})
+
+
+def _from_start(xp: Namespace, b: Any, a: Any, v: Values) -> Any:
+    """t[i] = b[i] + a[i] t[i-1], any zeros in a."""
+    return _from_end(xp, b, _after(xp, a, v, 1.0), _reversed(v))
+
+
+class _Product(Rule):
+    """dx[i] = y[i-1] r[i] with r[i] = dy[i] + x[i+1] r[i+1]; its derivatives divide by nothing."""
+
+    def tangent(self, xp: Namespace, v: Values, t: Values) -> Any:
+        # dy[i] = x[i] dy[i-1] + y[i-1] dx[i]
+        return _from_start(xp, t["x"] * _before(xp, v["y"], v, 1.0), v["x"], v)
+
+    def pull_saved(self, xp: Namespace, v: Values, c: Values, tangent: Any) -> dict[str, Any]:
+        r = _from_end(xp, v["dy"], v["x"], v)
+        return {"x": r * _before(xp, tangent, v, 0.0), "y": _after(xp, c["x"] * r, v, 0.0)}
+
+    def push_saved(self, xp: Namespace, v: Values, t: Values) -> Any:
+        r = _from_end(xp, v["dy"], v["x"], v)
+        change = _from_end(xp, _after(xp, t["x"] * r, v, 0.0), v["x"], v)
+        return _before(xp, v["y"], v, 1.0) * change + _before(xp, t["y"], v, 0.0) * r
+
+
+class _LogSumExp(Rule):
+    """dx[j] = sum over i >= j of dy[i] exp(x[j] - y[i])."""
+
+    def _backward(self, xp: Namespace, v: Values, **changed: Any) -> Any:
+        return xp.call("logcumsumexp_backward", **{**v, **changed})
+
+    def _weighted(self, xp: Namespace, v: Values, g: Any, x: Any, y: Any) -> Any:
+        """g exp(x - y), 0 where x = -inf: the backward along an axis of length 1."""
+        g, x, y = (xp.new_axis(z) for z in (g, x, y))
+        return xp.first(self._backward(xp, v, dy=g, x=x, y=y, scan_axis=0))
+
+    def tangent(self, xp: Namespace, v: Values, t: Values) -> Any:
+        # The sum over j <= i of t[j] exp(x[j] - y[i]), by a recurrence with factors of at most 1.
+        x, y = v["x"], v["y"]
+        one = xp.full_like(y, 1.0)
+        factor = self._weighted(xp, v, one, _before(xp, y, v, -float("inf")), y)
+        return _from_start(xp, self._weighted(xp, v, t["x"], x, y), factor, v)
+
+    def pull_saved(self, xp: Namespace, v: Values, c: Values, tangent: Any) -> dict[str, Any]:
+        return {"x": c["x"] * self._backward(xp, v), "y": -v["dy"] * tangent}
+
+    def push_saved(self, xp: Namespace, v: Values, t: Values) -> Any:
+        from_y = self._backward(xp, v, dy=-v["dy"] * t["y"])
+        return t["x"] * self._backward(xp, v) + from_y
+
+
+class _Selection(Rule):
+    """Each output is a copy of one element of x, the last record so far: J selects."""
+
+    def __init__(self, scan: str) -> None:
+        self.scan = scan
+
+    def tangent(self, xp: Namespace, v: Values, t: Values) -> Any:
+        x, axis = xp.stop_gradient(v["x"]), v["scan_axis"]
+        y = xp.call(self.scan, **{**v, "x": x})
+        before = _before(xp, y, v, 0.0)
+        last = v["ties"] == Ties.LAST
+        # y is x where x is an extreme so far, an earlier element that is equal included.
+        extreme = x == y if last else (x == y) & (x != before)
+        missing = xp.isnan(x) if last else xp.isnan(x) & ~xp.isnan(before)
+        return xp.take_along(t["x"], xp.latest(extreme | missing, axis, v["reverse"]), axis)
+
+
+# What others call them -----------------------------------------------------------------------
+
+
+def _torch_peer(name: str) -> Peer:
+    def bind(torch: Any, v: Any, out: Any) -> Any:
+        function, x, axis = getattr(torch, name), v.x, v.axis
+        pair = name in _EXTREMES  # values and indices
+        if out is not None:
+            into = (out, torch.empty(out.shape, dtype=torch.int64)) if pair else out
+            return lambda: function(x, axis, out=into)
+        flip = v.reverse and x.ndim > 0
+
+        def call() -> Any:
+            result = function(x.flip(axis) if flip else x, axis)
+            values = result.values if pair else result
+            return values.flip(axis) if flip else values
+
+        return call
+
+    return Peer("torch", f"torch.{name}", bind)
+
+
+def _jax_peer(name: str) -> Peer:
+    def bind(jax: Any, v: Any, out: Any) -> Any:
+        function = getattr(jax.lax, name)
+        return lambda: function(v.x, v.axis % max(v.x.ndim, 1), v.reverse)
+
+    return Peer("jax", f"jax.lax.{name}", bind)
+
+
+def _other_elements(name: str) -> Any:
+    """PyTorch's own; for integers, whose sums have no rounding to agree about."""
+
+    def scan(torch: Any, x: Any, dim: int, reverse: bool, dtype: Any = None) -> Any:
+        flip = reverse and x.ndim > 0
+        result = getattr(torch, name)(x.flip(dim) if flip else x, dim)
+        values = result if isinstance(result, torch.Tensor) else result.values
+        return values.flip(dim) if flip else values
+
+    return scan
+
+
+def _function(
+    kind: ScanKind,
+    doc: str,
+    *,
+    torch: str = "",
+    jax: str = "",
+    jax_name: str = "",
+    rule: Rule | None = None,
+    figures: tuple[Figure, ...] = (),
+) -> Function:
+    """A scan, with docstrings for the bridges."""
+    extreme = kind in _EXTREMES
+    takes_dtype = kind in (ScanKind.CUMSUM, ScanKind.CUMPROD)
+    jax_name = jax_name or kind.value
+    jax_arguments = "operand, axis=0, reverse=False"
+    return Function(
+        kind.value,
+        doc,
+        fixed={"kind": kind},
+        rule=rule,
+        torch=Like(
+            f"torch.{kind}",
+            arguments="x, dim, reverse=False" + (", *, dtype=None" if takes_dtype else ""),
+            doc=torch,
+            defaults={"ties": "last"} if extreme else {},
+            differs="the values alone, without indices" if extreme else "",
+            float32_under_autocast=takes_dtype,
+            other_elements=_other_elements(kind.value),
+        ),
+        jax=Like(
+            f"jax.lax.{jax_name}",
+            name=jax_name,
+            aliases=() if jax_name == kind.value else (kind.value,),
+            arguments=jax_arguments + (", *, ties='first'" if extreme else ""),
+            names={"operand": "x"},
+            doc=jax,
+            differs="one of equal extremes receives the gradient, not all" if extreme else "",
+        ),
+        peers=(_torch_peer(kind.value), _jax_peer(jax_name)),
+        figures=figures,
+        near_one=kind is ScanKind.CUMPROD,
+    )
+
+
+def _gradient(kind: ScanKind, doc: str, figures: tuple[Figure, ...] = ()) -> Function:
+    return Function(
+        f"{kind}_backward",
+        doc,
+        fixed={"kind": kind},
+        figures=figures,
+        near_one=kind is ScanKind.CUMPROD,
+    )
+
+
+_PLAIN = (Figure("square", 0.75, "torch", 5), Figure("columns", 0.60, "torch", 10))
 
 SCAN = Op(
     ScanDescriptor,
@@ -67,6 +263,19 @@ SCAN = Op(
             >>> gp.cumsum(np.float32([1, 2, 3]), reverse=True)
             array([6., 5., 3.], dtype=float32)
             """,
+            torch="""Running sum along `dim`; from the end with `reverse`.
+
+            >>> cumsum(torch.tensor([1.0, 2.0, 3.0]), 0)
+            tensor([1., 3., 6.])
+            >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
+            tensor([6, 5, 3])
+            """,
+            jax="""Running sum along an axis, as `jax.lax.cumsum`.
+
+            >>> cumsum(jnp.float32([1, 2, 3]), reverse=True)
+            Array([6., 5., 3.], dtype=float32)
+            """,
+            figures=(*_PLAIN, Figure("one_row", 0.60, "torch", 2)),
         ),
         _function(
             ScanKind.CUMPROD,
@@ -76,6 +285,21 @@ SCAN = Op(
             array([[1., 2.],
                    [3., 8.]], dtype=float32)
             """,
+            torch="""Running product along `dim`; gradients of any order are right with zeros in x.
+
+            >>> x = torch.tensor([2.0, 0.0, 5.0], requires_grad=True)
+            >>> cumprod(x, 0).sum().backward()
+            >>> x.grad
+            tensor([ 1., 12.,  0.])
+            """,
+            jax="""Running product along an axis, as `jax.lax.cumprod`. Gradients are right with zeros.
+
+            >>> cumprod(jnp.float32([[1, 2], [3, 4]]))
+            Array([[1., 2.],
+                   [3., 8.]], dtype=float32)
+            """,
+            rule=_Product(),
+            figures=_PLAIN,
         ),
         _function(
             ScanKind.CUMMAX,
@@ -84,6 +308,23 @@ SCAN = Op(
             >>> gp.cummax(np.float32([1, 3, 2, 4]))
             array([1., 3., 3., 4.], dtype=float32)
             """,
+            torch="""Running maximum along `dim`: the values of `torch.cummax`, with its gradients.
+
+            >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
+            tensor([1., 3., 3., 4.])
+            """,
+            jax="""Running maximum along an axis, as `jax.lax.cummax`.
+
+            Of equal maxima the first one (or the last, as `ties` says) receives the whole gradient;
+            JAX shares it out.
+
+            >>> cummax(jnp.float32([1, 3, 2, 4]))
+            Array([1., 3., 3., 4.], dtype=float32)
+            >>> jax.grad(lambda x: cummax(x).sum())(jnp.float32([1, 3, 3, 2]))
+            Array([1., 3., 0., 0.], dtype=float32)
+            """,
+            rule=_Selection("cummax"),
+            figures=_PLAIN,
         ),
         _function(
             ScanKind.CUMMIN,
@@ -92,6 +333,17 @@ SCAN = Op(
             >>> gp.cummin(np.float32([3, 1, 2, 0]))
             array([3., 1., 1., 0.], dtype=float32)
             """,
+            torch="""Running minimum along `dim`: the values of `torch.cummin`, with its gradients.
+
+            >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0)
+            tensor([3., 1., 1., 0.])
+            """,
+            jax="""Running minimum along an axis, as `jax.lax.cummin`; `ties` as for `cummax`.
+
+            >>> cummin(jnp.float32([3, 1, 2, 0]))
+            Array([3., 1., 1., 0.], dtype=float32)
+            """,
+            rule=_Selection("cummin"),
         ),
         _function(
             ScanKind.LOGCUMSUMEXP,
@@ -100,6 +352,19 @@ SCAN = Op(
             >>> gp.logcumsumexp(np.float64([-np.inf, 1000.0, -np.inf]))
             array([ -inf, 1000., 1000.])
             """,
+            torch="""Logarithm of the running sum of exponentials along `dim`.
+
+            >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
+            tensor([ -inf, 1000., 1000.])
+            """,
+            jax="""Logarithm of the running sum of exponentials, as `jax.lax.cumlogsumexp`.
+
+            >>> cumlogsumexp(jnp.float32([-jnp.inf, 1000, -jnp.inf]))
+            Array([ -inf, 1000., 1000.], dtype=float32)
+            """,
+            jax_name="cumlogsumexp",
+            rule=_LogSumExp(),
+            figures=(Figure("square", 0.25, "torch", 10),),
         ),
     ),
     gradient=Gradient("scan_backward", cotangents={"dy": "y"}, grads={"dx": "x"}),
@@ -116,16 +381,16 @@ SCAN_BACKWARD = Op(
         writes("dx", "input_shape", doc="the gradient of the scan's input", inplace=("dy",)),
     ),
     functions=(
-        _function(
+        _gradient(
             ScanKind.CUMSUM,
             """Gradient of `cumsum`: the sum of dy in the other direction.
 
             >>> gp.cumsum_backward(np.float32([1, 2, 3]))
             array([6., 5., 3.], dtype=float32)
             """,
-            "_backward",
+            figures=(Figure("square", 0.75, "torch", 5),),
         ),
-        _function(
+        _gradient(
             ScanKind.CUMPROD,
             """Gradient of `cumprod`; right with any number of zeros in x.
 
@@ -133,9 +398,9 @@ SCAN_BACKWARD = Op(
             >>> gp.cumprod_backward(np.ones_like(x), x, gp.cumprod(x))
             array([ 1., 12.,  0.], dtype=float32)
             """,
-            "_backward",
+            figures=(Figure("square", 0.55, "torch", 10),),
         ),
-        _function(
+        _gradient(
             ScanKind.CUMMAX,
             """Gradient of `cummax`: dy goes to the element that was the maximum.
 
@@ -145,18 +410,17 @@ SCAN_BACKWARD = Op(
             >>> gp.cummax_backward(np.float32([1, 1, 1, 1]), x, ties="last")
             array([1., 1., 2., 0.], dtype=float32)
             """,
-            "_backward",
+            figures=(Figure("square", 0.55, "torch", 3),),
         ),
-        _function(
+        _gradient(
             ScanKind.CUMMIN,
             """Gradient of `cummin`: dy goes to the element that was the minimum.
 
             >>> gp.cummin_backward(np.float32([1, 1, 1]), np.float32([2, 1, 3]))
             array([1., 2., 0.], dtype=float32)
             """,
-            "_backward",
         ),
-        _function(
+        _gradient(
             ScanKind.LOGCUMSUMEXP,
             """Gradient of `logcumsumexp`.
 
@@ -164,7 +428,7 @@ SCAN_BACKWARD = Op(
             >>> gp.logcumsumexp_backward(np.float64([0, 1]), x, gp.logcumsumexp(x))
             array([0.5, 0.5])
             """,
-            "_backward",
+            figures=(Figure("square", 0.30, "torch", 30),),
         ),
     ),
 )

@@ -11,10 +11,24 @@ all NaN.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from gradplan.descriptor import AxisOf, Descriptor, Shape
-from gradplan.spec import Arithmetic, Function, Gradient, Op, reads, writes
+from gradplan.declaration import (
+    Arithmetic,
+    AxisOf,
+    Descriptor,
+    Figure,
+    Function,
+    Gradient,
+    Like,
+    Module,
+    Op,
+    Peer,
+    Shape,
+    Symmetric,
+    reads,
+    writes,
+)
 from gradplan.vocabulary import ElementKind, OpCategory
 
 
@@ -30,6 +44,38 @@ class SparsemaxDescriptor(_SoftmaxFields):
 
 class SparsemaxBackwardDescriptor(_SoftmaxFields):
     """The gradient of sparsemax."""
+
+
+# JAX has none; this is how the projections of its ecosystem do it, by sorting.
+
+
+def _jax_sparsemax(jax: Any, v: Any, out: Any) -> Any:
+    jnp, axis = jax.numpy, v.axis
+
+    def call() -> Any:
+        x = jnp.moveaxis(v.x, axis, -1)
+        z = jnp.sort(x, axis=-1, descending=True)
+        sums = jnp.cumsum(z, axis=-1) - 1
+        count = (z * jnp.arange(1, x.shape[-1] + 1) > sums).sum(-1, keepdims=True)
+        y = jnp.maximum(x - jnp.take_along_axis(sums, count - 1, -1) / count, 0)
+        return jnp.moveaxis(y, -1, axis)
+
+    return call
+
+
+def _jax_sparsemax_backward(jax: Any, v: Any, out: Any) -> Any:
+    jnp, axis = jax.numpy, v.axis
+
+    def call() -> Any:
+        support = v.y > 0
+        total = jnp.where(support, v.dy, 0).sum(axis, keepdims=True)
+        return jnp.where(support, v.dy - total / support.sum(axis, keepdims=True), 0)
+
+    return call
+
+
+def _entmax(entmax: Any, v: Any, out: Any) -> Any:
+    return lambda: entmax.sparsemax(v.x, dim=v.axis)
 
 
 SPARSEMAX = Op(
@@ -48,6 +94,39 @@ SPARSEMAX = Op(
             >>> gp.sparsemax(np.float32([1.0, 0.5, -1.0]))
             array([0.75, 0.25, 0.  ], dtype=float32)
             """,
+            rule=Symmetric("sparsemax_backward", "dy"),
+            torch=Like(
+                "entmax.sparsemax",
+                arguments="x, dim=-1",
+                doc="""Sparse alternative to softmax along `dim`.
+
+                >>> sparsemax(torch.tensor([1.0, 0.5, -1.0]))
+                tensor([0.7500, 0.2500, 0.0000])
+                """,
+                float32_under_autocast=True,
+                module=Module(
+                    "Sparsemax",
+                    """`sparsemax` along `dim`, as `torch.nn.Softmax` is softmax.
+
+                    >>> Sparsemax(dim=1)(torch.tensor([[1.0, 0.5, -1.0]]))
+                    tensor([[0.7500, 0.2500, 0.0000]])
+                    """,
+                ),
+            ),
+            jax=Like(
+                arguments="operand, axis=-1",
+                names={"operand": "x"},
+                doc="""Sparse alternative to `jax.nn.softmax`: the nearest probability distribution.
+
+                >>> sparsemax(jnp.float32([1.0, 0.5, -1.0]))
+                Array([0.75, 0.25, 0.  ], dtype=float32)
+                """,
+            ),
+            peers=(
+                Peer("entmax", "entmax.sparsemax", _entmax),
+                Peer("jax", "sparsemax by sorting", _jax_sparsemax),
+            ),
+            figures=(Figure("square", 0.50, "entmax", 20), Figure("wide", 0.50, "entmax", 20)),
         ),
     ),
     arithmetic=Arithmetic.FIXED_POINT,
@@ -71,6 +150,14 @@ SPARSEMAX_BACKWARD = Op(
             >>> gp.sparsemax_backward(np.float32([1, 3, 5]), np.float32([0.75, 0.25, 0]))
             array([-1.,  1.,  0.], dtype=float32)
             """,
+            peers=(
+                Peer(
+                    "jax",
+                    "the gradient's formula",
+                    _jax_sparsemax_backward,
+                ),
+            ),
+            figures=(Figure("square", 0.70, "entmax", 5),),
         ),
     ),
 )

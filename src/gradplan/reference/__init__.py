@@ -2,7 +2,8 @@
 
 One function per operation, with the descriptor's fields as keywords and plain strings for its
 enums. Tensors are NumPy arrays of any strides; bfloat16 is ml_dtypes'. Made to be read and to be
-compared with, not to be fast.
+compared with, not to be fast. The files are found by their presence; `@operation` marks what is the
+reference of an op.
 
 >>> import numpy as np
 >>> FUNCTIONS["scan"](np.float32([1, 2, 3]), kind="cumsum", scan_axis=0).tolist()
@@ -11,31 +12,14 @@ compared with, not to be fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import importlib
+import pkgutil
 
-from .embedding import embedding, embedding_backward
-from .lerp import binary_param, binary_param_backward
-from .scan import scan, scan_backward
-from .segment import segment_sum, segment_sum_backward, unsorted_segment_sum
-from .sparsemax import sparsemax, sparsemax_backward
+from .operations import FUNCTIONS, operation
 
-__all__ = [
-    "FUNCTIONS",
-    "binary_param",
-    "binary_param_backward",
-    "embedding",
-    "embedding_backward",
-    "scan",
-    "scan_backward",
-    "segment_sum",
-    "segment_sum_backward",
-    "sparsemax",
-    "sparsemax_backward",
-    "unsorted_segment_sum",
-]
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: globals()[name] for name in __all__ if name != "FUNCTIONS"
-}
-"""Every operation by its name."""
+globals().update(FUNCTIONS)
+
+__all__ = ["FUNCTIONS", "operation", *FUNCTIONS]

@@ -6,9 +6,11 @@ from gradplan.vocabulary import InvalidProblem
 
 from .arithmetic import Array, load, quiet, store
 from .indices import selected
+from .operations import operation
 from .segment import gather, sums
 
 
+@operation
 def embedding(
     weight: Array, indices: Array, *, padding_idx: int | None = None, bounds: str = "skip"
 ) -> Array:
@@ -22,6 +24,7 @@ def embedding(
     return gather(weight, indices, mask)
 
 
+@operation
 @quiet
 def embedding_backward(
     dout: Array,

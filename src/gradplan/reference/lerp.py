@@ -9,6 +9,7 @@ import numpy as np
 from gradplan.vocabulary import BinaryKind
 
 from .arithmetic import Array, compute_type, load, quiet, store
+from .operations import operation
 
 
 def _weights(param: float, dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -18,6 +19,7 @@ def _weights(param: float, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return w, compute(1) - w
 
 
+@operation
 @quiet
 def binary_param(a: Array, b: Array, *, kind: str = "lerp", param: float) -> Array:
     """Linear interpolation from a (param = 0) to b (param = 1), exact at both ends.
@@ -32,6 +34,7 @@ def binary_param(a: Array, b: Array, *, kind: str = "lerp", param: float) -> Arr
     return store(start + w * span if abs(w) < 0.5 else end - span * rest, a.dtype)
 
 
+@operation
 @quiet
 def binary_param_backward(dy: Array, *, kind: str = "lerp", param: float) -> tuple[Array, Array]:
     """The gradients with respect to a and b.

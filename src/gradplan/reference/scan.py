@@ -9,6 +9,7 @@ from gradplan.vocabulary import InvalidProblem, ScanKind, Ties
 
 from .arithmetic import Array, from_rows, quiet, to_rows
 from .logcumsumexp import logcumsumexp_backward_rows, logcumsumexp_rows
+from .operations import operation
 from .prefix import OPERATIONS, scan_rows
 from .scan_backward import cumprod_backward_rows, cumsum_backward_rows, extreme_backward_rows
 
@@ -18,6 +19,7 @@ _FORWARD: Mapping[ScanKind, Callable[[Array], Array]] = {
 }
 
 
+@operation
 @quiet
 def scan(x: Array, *, kind: str, scan_axis: int, reverse: bool = False) -> Array:
     """Cumulative sum, product, maximum, minimum or log-sum-exp along one axis.
@@ -32,6 +34,7 @@ def scan(x: Array, *, kind: str, scan_axis: int, reverse: bool = False) -> Array
     return from_rows(rows, x, scan_axis, reverse)
 
 
+@operation
 @quiet
 def scan_backward(
     dy: Array,

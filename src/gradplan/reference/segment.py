@@ -6,6 +6,7 @@ import numpy as np
 
 from .arithmetic import Array, load, quiet, store
 from .indices import check_sorted, selected
+from .operations import operation
 
 BLOCK = 256  # members of a segment that are summed serially
 
@@ -43,6 +44,7 @@ def gather(rows: Array, indices: Array, mask: Array) -> Array:
     return out
 
 
+@operation
 @quiet
 def unsorted_segment_sum(
     input: Array, segment_ids: Array, *, num_segments: int, bounds: str = "skip"
@@ -57,6 +59,7 @@ def unsorted_segment_sum(
     return store(sums(input, segment_ids, mask, num_segments)[0], input.dtype)
 
 
+@operation
 def segment_sum(
     input: Array, segment_ids: Array, *, num_segments: int, bounds: str = "skip"
 ) -> Array:
@@ -70,6 +73,7 @@ def segment_sum(
     return unsorted_segment_sum(input, segment_ids, num_segments=num_segments, bounds=bounds)
 
 
+@operation
 def segment_sum_backward(d_output: Array, segment_ids: Array, *, bounds: str = "skip") -> Array:
     """Row i of the result is row `segment_ids[i]` of `d_output`; ids of any order.
 

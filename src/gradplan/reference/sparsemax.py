@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from .arithmetic import Array, from_rows, quiet, to_rows
+from .operations import operation
 
 LANES = 16  # of the row reduction
 _WORD = 32  # bits of the low half of an integer sum
 
 
+@operation
 @quiet
 def sparsemax(x: Array, *, softmax_axis: int) -> Array:
     """The Euclidean projection of each line of `x` onto the probability simplex.
@@ -20,6 +22,7 @@ def sparsemax(x: Array, *, softmax_axis: int) -> Array:
     return from_rows(_sparsemax_rows(to_rows(x, softmax_axis)), x, softmax_axis)
 
 
+@operation
 @quiet
 def sparsemax_backward(dy: Array, y: Array, *, softmax_axis: int) -> Array:
     """The gradient with respect to x: dy minus its mean over the support, 0 elsewhere.

@@ -1,0 +1,70 @@
+"""The language of declarations: everything that a file of `gradplan.ops` needs."""
+
+from __future__ import annotations
+
+from gradplan.declaration.derivatives import Namespace, Rule, Symmetric, Values
+from gradplan.declaration.descriptor import Descriptor, FieldInfo, Only, fields_of
+from gradplan.declaration.fields import (
+    AxisOf,
+    AxisRole,
+    Features,
+    Field,
+    IndexInto,
+    PackedRows,
+    Rows,
+    Shape,
+)
+from gradplan.declaration.functions import Figure, Function, Like, Module, Peer
+from gradplan.declaration.op import OPS, Arithmetic, Gradient, Op, TensorAxis, for_every_op
+from gradplan.declaration.tensors import (
+    Kind,
+    Operand,
+    Role,
+    Tensor,
+    along,
+    one_more,
+    reads,
+    reads_indices,
+    without,
+    writes,
+)
+
+__all__ = [
+    "OPS",
+    "Arithmetic",
+    "AxisOf",
+    "AxisRole",
+    "Descriptor",
+    "Features",
+    "Field",
+    "FieldInfo",
+    "Figure",
+    "Function",
+    "Gradient",
+    "IndexInto",
+    "Kind",
+    "Like",
+    "Module",
+    "Namespace",
+    "Only",
+    "Op",
+    "Operand",
+    "PackedRows",
+    "Peer",
+    "Role",
+    "Rows",
+    "Rule",
+    "Shape",
+    "Symmetric",
+    "Tensor",
+    "TensorAxis",
+    "Values",
+    "along",
+    "fields_of",
+    "for_every_op",
+    "one_more",
+    "reads",
+    "reads_indices",
+    "without",
+    "writes",
+]

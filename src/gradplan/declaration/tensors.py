@@ -1,0 +1,266 @@
+"""The tensors of an op: their axes, their element types and how a kernel uses them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from gradplan.declaration.descriptor import Descriptor, Only, fields_of
+from gradplan.declaration.fields import AxisOf, AxisRole
+from gradplan.vocabulary import INDICES, ElementKind, _Word
+
+# Axes ----------------------------------------------------------------------------------------
+# An axis of a declaration is the name of a descriptor field that holds a size or a whole shape, or
+# one of the following, which are names with a meaning.
+
+
+class DerivedAxes(str):
+    """Axes that follow from a field of the descriptor."""
+
+    field: str
+    keeps: frozenset[AxisRole] = frozenset(AxisRole)
+    """The axes of a shape that it has."""
+
+    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
+        raise NotImplementedError
+
+
+def _shape_and_axis(desc: Descriptor, axis: str) -> tuple[tuple[int, ...], int]:
+    """The shape that the field `axis` names an axis of, and the axis; rank 0 is a row of one."""
+    field = next(info.field for info in fields_of(type(desc)) if info.name == axis)
+    assert isinstance(field, AxisOf)
+    shape: tuple[int, ...] = getattr(desc, field.shape)
+    return shape or (1,), getattr(desc, axis)
+
+
+class _Without(DerivedAxes):
+    keeps = frozenset({AxisRole.BATCH})
+
+    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
+        shape, axis = _shape_and_axis(desc, self.field)
+        return shape[:axis] + shape[axis + 1 :]
+
+
+class _Along(DerivedAxes):
+    keeps = frozenset({AxisRole.ALONG})
+
+    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
+        shape, axis = _shape_and_axis(desc, self.field)
+        return (shape[axis],)
+
+
+class _OneMore(DerivedAxes):
+    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
+        return (getattr(desc, self.field) + 1,)
+
+
+def without(axis: str) -> DerivedAxes:
+    """A shape without the axis that the field `axis` names: a statistic of each row."""
+    return _derived(_Without, f"... without {axis}", axis)
+
+
+def along(axis: str) -> DerivedAxes:
+    """Only the axis that the field `axis` names: one value for each place in a row."""
+    return _derived(_Along, f"along {axis}", axis)
+
+
+def one_more(size: str) -> DerivedAxes:
+    """One more than the field `size`: where each of that many segments begins, and the end."""
+    return _derived(_OneMore, f"{size} + 1", size)
+
+
+def _derived(kind: type[DerivedAxes], name: str, field: str) -> DerivedAxes:
+    made = kind(name)
+    made.field = field
+    return made
+
+
+def sizes_of(axis: str, desc: Descriptor) -> tuple[int, ...]:
+    """The extents that an axis of a declaration stands for."""
+    if isinstance(axis, DerivedAxes):
+        return axis.sizes(desc)
+    extent = getattr(desc, axis)
+    return extent if isinstance(extent, tuple) else (extent,)
+
+
+# Tensors -------------------------------------------------------------------------------------
+
+
+class Role(_Word):
+    """How a kernel uses a tensor."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+
+class Kind(enum.Enum):
+    """What the elements of a tensor are."""
+
+    ELEMENT = "element"
+    """Of the descriptor's element type."""
+    COMPUTE = "compute type"
+    """Of the type that arithmetic happens in: a statistic that keeps its precision."""
+    INDEX = "i32 or i64"
+    """Indices; which of the two types is decided by each call. New ones are i64."""
+
+    def elements(self, element: ElementKind, *, new: bool = False) -> tuple[ElementKind, ...]:
+        """The element types that are accepted; the first is that of new tensors."""
+        if self is Kind.INDEX:
+            return INDICES[::-1] if new else INDICES
+        return (element if self is Kind.ELEMENT else element.compute,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor of an op. `axes` names descriptor fields: sizes, or one that holds a whole shape."""
+
+    name: str
+    axes: tuple[str, ...]
+    role: Role
+    doc: str
+    kind: Kind = Kind.ELEMENT
+    into: str = ""
+    """For indices: the field that says how many there are to choose from, a size or an axis."""
+    ascending: bool = False
+    """Indices that must not descend."""
+    optional: bool = False
+    """A call may do without it."""
+    differentiable: bool = True
+    """Whether it has a gradient (an input) or a cotangent (an output); indices never do."""
+    when: Only | None = None
+    """Present only where this holds."""
+    updates: Only | None = None
+    """An output that is read as well where this holds (role "inout")."""
+    inplace: tuple[str, ...] = ()
+    """Inputs whose memory this output may be: the same address, shape and strides."""
+    called: str = ""
+    """Its name in the function layer."""
+
+    def __post_init__(self) -> None:
+        if self.index:
+            object.__setattr__(self, "differentiable", False)
+
+    @property
+    def index(self) -> bool:
+        return self.kind is Kind.INDEX
+
+    @property
+    def pointers(self) -> bool:
+        """Indices that say where segments begin: one more than there are segments."""
+        return self.index and any(isinstance(axis, _OneMore) for axis in self.axes)
+
+    @property
+    def is_input(self) -> bool:
+        return self.role is Role.IN
+
+    @property
+    def function_name(self) -> str:
+        return self.called or self.name
+
+    def role_for(self, desc: Descriptor) -> Role:
+        return Role.INOUT if self.updates is not None and self.updates(desc) else self.role
+
+    def shape(self, desc: Descriptor) -> tuple[int, ...]:
+        """The shape that a plan expects."""
+        return tuple(size for axis in self.axes for size in sizes_of(axis, desc))
+
+
+def reads(
+    name: str,
+    *axes: str,
+    doc: str,
+    kind: Kind = Kind.ELEMENT,
+    when: Only | None = None,
+    optional: bool = False,
+    differentiable: bool = True,
+    called: str = "",
+) -> Tensor:
+    """An input of numbers."""
+    return Tensor(
+        name,
+        axes,
+        Role.IN,
+        doc,
+        kind=kind,
+        when=when,
+        optional=optional,
+        differentiable=differentiable,
+        called=called,
+    )
+
+
+def reads_indices(
+    name: str,
+    *axes: str,
+    into: str,
+    doc: str,
+    ascending: bool = False,
+    optional: bool = False,
+    when: Only | None = None,
+) -> Tensor:
+    """An input of i32 or i64 that chooses out of `into`."""
+    return Tensor(
+        name,
+        axes,
+        Role.IN,
+        doc,
+        kind=Kind.INDEX,
+        into=into,
+        ascending=ascending,
+        optional=optional,
+        when=when,
+    )
+
+
+def writes(
+    name: str,
+    *axes: str,
+    doc: str,
+    kind: Kind = Kind.ELEMENT,
+    into: str = "",
+    when: Only | None = None,
+    optional: bool = False,
+    differentiable: bool = True,
+    inplace: tuple[str, ...] = (),
+    updates: Only | None = None,
+) -> Tensor:
+    """An output."""
+    return Tensor(
+        name,
+        axes,
+        Role.OUT,
+        doc,
+        kind=kind,
+        into=into,
+        when=when,
+        optional=optional,
+        differentiable=differentiable,
+        inplace=inplace,
+        updates=updates,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A tensor of one plan: what a kernel may assume once the checks have passed."""
+
+    name: str
+    role: Role
+    kinds: tuple[ElementKind, ...]
+    shape: tuple[int, ...]
+    inplace: tuple[str, ...]
+    optional: bool = False
+
+    @property
+    def is_input(self) -> bool:
+        return self.role is Role.IN
+
+    @property
+    def is_required(self) -> bool:
+        """Whether every call must give it."""
+        return self.is_input and not self.optional
+
+    @property
+    def dtype_names(self) -> list[str]:
+        return [kind.dtype_name for kind in self.kinds]

@@ -1,0 +1,111 @@
+"""What the functions of the function layer take, read off the declarations."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from gradplan.declaration import FieldInfo, Function, Op, Tensor
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An option of a function: a descriptor field under the name that it has there."""
+
+    name: str
+    info: FieldInfo
+
+    @property
+    def default(self) -> Any:
+        if not self.info.required:
+            default = self.info.default
+            return default.value if isinstance(default, enum.Enum) else default
+        given = self.info.field.parameter_default
+        return inspect.Parameter.empty if given is None else given
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+class Signature:
+    """What a function takes: inputs, then sizes that no input has, then what may be left out."""
+
+    def __init__(self, op: Op, function: Function) -> None:
+        self.op = op
+        self.function = function
+        fixed = function.fixed
+        tensors = op.tensors_of(fixed)
+        self.inputs = [t for t in tensors if t.is_input]
+        self.outputs = [t for t in tensors if not t.is_input]
+        from_inputs = {
+            getattr(axis, "field", axis) for t in self.inputs if not t.optional for axis in t.axes
+        }
+        parameters = [
+            Parameter(self._called(info), info)
+            for info in op.fields
+            if info.name not in fixed
+            and not (info.field.is_extent and info.name in from_inputs)
+            and info.name != "element"
+            and (info.when is None or info.when.allows(fixed))
+        ]
+        # Stable: what must be given comes first, otherwise the descriptor's order stays.
+        self.parameters = sorted(parameters, key=lambda p: not p.required)
+
+    def _called(self, info: FieldInfo) -> str:
+        return self.function.names.get(info.name, info.field.parameter or info.name)
+
+    @functools.cached_property
+    def first(self) -> Tensor:
+        """The input whose element type is the problem's."""
+        return next(t for t in self.inputs if not t.index and not t.optional)
+
+    @functools.cached_property
+    def arguments(self) -> list[tuple[str, Tensor | Parameter]]:
+        """Names in order, with what they stand for."""
+        required = [(t.function_name, t) for t in self.inputs if not t.optional]
+        optional = [(t.function_name, t) for t in self.inputs if t.optional]
+        needed = [(p.name, p) for p in self.parameters if p.required]
+        options = [(p.name, p) for p in self.parameters if not p.required]
+        return [*required, *needed, *optional, *options]
+
+    def default_of(self, argument: Tensor | Parameter) -> Any:
+        """What an argument is if it is left out; `inspect.Parameter.empty` if it must not be."""
+        if isinstance(argument, Parameter):
+            return argument.default
+        return None if argument.optional else inspect.Parameter.empty
+
+
+def expected_axes(op: Op, tensor: Tensor) -> str:
+    """The shape of a tensor, for messages and documentation."""
+    return "[" + ", ".join("..." if axis in op.packs else axis for axis in tensor.axes) + "]"
+
+
+def docstring(signature: Signature) -> str:
+    """The text that `help` shows for a function."""
+    op, function = signature.op, signature.function
+    summary, _, examples = inspect.cleandoc(function.doc).partition("\n\n")
+    lines = [summary, "", "Args:"]
+    for name, argument in signature.arguments:
+        if isinstance(argument, Parameter):
+            lines.append(f"    {name}: {argument.info.doc}")
+            continue
+        axes = "" if argument.axes == (op.shape_field,) else f" {expected_axes(op, argument)}"
+        kind = ", int32 or int64" if argument.index else ""
+        lines.append(f"    {name}: {argument.doc}{axes}{kind}")
+    several = len(signature.outputs) > 1
+    names = ", ".join(t.name for t in signature.outputs)
+    out = f"a tuple ({names}) of tensors to write" if several else "a tensor to write"
+    lines.append(f"    out: {out} instead of a new one")
+    returns = "; ".join(t.doc for t in signature.outputs)
+    lines += ["", f"Returns:\n    {returns}", "", examples]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+@functools.cache
+def signature_of(op: Op, function: str) -> Signature:
+    """The signature of an op's function."""
+    return Signature(op, next(f for f in op.functions if f.name == function))
