@@ -151,7 +151,7 @@ def test_errors_come_out_as_they_are(way: str) -> None:
         launch(torch.randn(4, 5), torch.tensor([1, 3]))
 
 
-@pytest.mark.parametrize("impostor", [None, 7, "x", [1.0], object(), torch.Size([5, 7])], ids=repr)
+@pytest.mark.parametrize("impostor", [None, 7, "x", [1.0], object(), torch.Size([5, 7])], ids=type)
 def test_what_is_no_tensor_is_not_touched(way: str, impostor: Any) -> None:
     x = torch.randn(SHAPE)
     launch = _launch("cumsum", (x, 0, False), lambda *tensors: "mended")

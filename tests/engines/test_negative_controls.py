@@ -26,7 +26,7 @@ from gradplan.engines.reference import ReferenceEngine
 from gradplan.plan import plan_class
 from gradplan.spec import Descriptor, Function, Op, Role
 
-SOURCES = Path(__file__).parent.parent / "csrc"
+SOURCES = Path(__file__).parents[2] / "csrc"
 BY_NAME = {function.name: (op, function) for op, function in FUNCTIONS}
 all_functions = pytest.mark.parametrize(("op", "function"), FUNCTIONS, ids=list(BY_NAME))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gradplan.reference.elementary import exp, log
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FLOATS = (np.float32, np.float64)
 MAX_ULP = {np.float32: 1.0, np.float64: 2.0}
 UNSIGNED: dict[Any, Any] = {np.float32: np.uint32, np.float64: np.uint64}

@@ -9,7 +9,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matrix import FUNCTIONS, Case, Prepared, cases, num_threads
+from processes import big_sum, in_fork, run_python
 
 import gradplan as gp
 from gradplan.engines import cpu
@@ -29,7 +29,6 @@ pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for t
 all_functions = pytest.mark.parametrize(
     ("op", "function"), FUNCTIONS, ids=[f.name for _, f in FUNCTIONS]
 )
-TESTS = Path(__file__).parent
 
 
 # The floating-point environment ------------------------------------------------------------------
@@ -188,8 +187,7 @@ print("alive")
 def test_threads_made_under_hostile_settings_are_clean(control: Control) -> None:
     """New worker threads inherit the settings of the thread that made them."""
     code = f"""
-import ctypes, sys, threading
-sys.path.insert(0, {str(TESTS)!r})
+import ctypes
 import numpy as np, gradplan as gp
 control = ctypes.CDLL({str(control.path)!r})
 x = np.random.default_rng(0).standard_normal((600, 700)).astype(np.float32) * np.float32(1e-38)
@@ -211,18 +209,6 @@ print("same")
 
 
 # Builds ------------------------------------------------------------------------------------------
-
-
-def run_python(code: str, timeout: float = 120, **environment: str) -> Any:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("GRADPLAN_")} | environment
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=env,
-        timeout=timeout,
-    )
 
 
 @pytest.mark.parametrize("isa", cpu.supported_isas())
@@ -311,35 +297,6 @@ def test_the_number_of_threads_may_change_meanwhile() -> None:
     assert wrong == []
 
 
-BIG = np.ones((600, 2000), np.float32)
-
-
-def big_sum() -> float:
-    return float(gp.cumsum(BIG)[-1, -1])
-
-
-def in_fork(function: Callable[[], Any], seconds: float = 60) -> Any:
-    """What `function` returns in a forked child; fails if the child hangs."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:  # pragma: no cover - another process
-        try:
-            os.write(write, repr(function()).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    deadline = time.monotonic() + seconds
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-            os.close(read)
-            raise AssertionError("the forked child hangs")
-        time.sleep(0.01)
-    with os.fdopen(read) as pipe:
-        return pipe.read()
-
-
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
@@ -374,12 +331,10 @@ def test_a_child_forked_after_another_build_was_used() -> None:
     if len(isas) < 2:
         pytest.skip(f"only {isas} runs here")
     code = f"""
-import sys
-sys.path.insert(0, {str(TESTS)!r})
 import numpy as np, gradplan as gp
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
-from test_environment import BIG, in_fork
+from processes import BIG, in_fork
 gp.set_num_threads(2)
 desc = gp.ScanDescriptor(kind="cumsum", input_shape=BIG.shape, scan_axis=1, element="f32")
 plans = [gp.ScanPlan(desc, cpu.CpuEngine(isa), gp.PlanPreference()) for isa in {isas!r}]
@@ -393,11 +348,9 @@ print(in_fork(lambda: float(plans[1].run(x=BIG)[-1, -1]), 20))
 @needs_fork
 def test_a_child_forked_after_torch_used_its_threads() -> None:
     pytest.importorskip("torch")
-    code = f"""
-import sys
-sys.path.insert(0, {str(TESTS)!r})
+    code = """
 import torch, gradplan as gp
-from test_environment import BIG, big_sum, in_fork
+from processes import BIG, big_sum, in_fork
 torch.set_num_threads(2)
 torch.ones(1 << 20).add(1).cumsum(0)
 gp.set_num_threads(2)

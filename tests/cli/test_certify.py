@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cli import run_gradplan
+from processes import run_gradplan
 
 import gradplan as gp
 from gradplan import certify as work

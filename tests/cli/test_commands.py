@@ -10,23 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_gradplan
 
 import gradplan as gp
 from gradplan.cli import main, terminal
 from gradplan.spec import OPS
 
 COMMANDS = ("info", "certify", "bench")
-
-
-def run_gradplan(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The program in a process of its own, its output piped."""
-    return subprocess.run(
-        [sys.executable, "-m", "gradplan", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
 
 
 def test_python_dash_m_and_version() -> None:

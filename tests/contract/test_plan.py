@@ -6,8 +6,6 @@ import array
 import gc
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 from samples import (
     REFERENCE,
     all_elements,
@@ -535,13 +534,6 @@ def test_a_kernel_that_breaks_shows_where() -> None:
 
 
 # The process
-
-
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("GRADPLAN_")} | environment
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
-    )
 
 
 def test_importing_and_using_it_is_quiet_and_imports_no_framework() -> None:

@@ -92,7 +92,7 @@ def test_tables_and_what_is_no_tensor(in_c: Any) -> None:
 
 def test_everything_works_without_it() -> None:
     """The way of a PyTorch without the exchange table, or of a build without Python's headers."""
-    tests = str(Path(__file__).with_name("test_torch_short_way.py"))
+    tests = str(Path(__file__).with_name("test_short_way.py"))
     code = f"""
 import sys
 sys.modules["gradplan.torch._launch"] = None
