@@ -231,6 +231,7 @@ class CpuEngine(Engine):
             workspace_size,
             _recovery(function, as_bfloat16, op.plan_name, operands),
             merging,
+            ffi=function,
         )
 
 
