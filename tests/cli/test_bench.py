@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from board_sample import sample_results
+from gradplan.spec import OPS
 
 from gradplan.bench import board, data, markdown, measure, results
 from gradplan.bench.board import Cell, Problem, Row
 from gradplan.bench.peers import PEERS, Peer
 from gradplan.cli import main
 from gradplan.plan import plan_class
-from gradplan.spec import OPS
 from gradplan.vocabulary import FLOATS, ElementKind
 
 SMALL_PROBLEM = Problem("small", (6, 40), rows=(50, 7, 5))

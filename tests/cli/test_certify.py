@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradplan.descriptor import Descriptor
+from gradplan.spec import OPS, Op
 from processes import run_gradplan
 
 import gradplan as gp
 from gradplan import certify as work
 from gradplan.cases import FLAVOURS, cases, floats, hashed
 from gradplan.cli import main
-from gradplan.descriptor import Descriptor
 from gradplan.engines import BoundKernel, registered
 from gradplan.engines.cpu import CpuEngine, supported_isas
-from gradplan.spec import OPS, Op
 
 HASHED = ["960e8fae57be8995", "828ad0c8ea48e4f7"]
 VALUES = "b953b28e82ae5c5f71f5ab9aa21183c4a92f29075ac7825d03e6ae4b8b0dfaa3"

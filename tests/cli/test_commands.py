@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gradplan.spec import OPS
 from processes import run_gradplan
 
 import gradplan as gp
 from gradplan.cli import main, terminal
-from gradplan.spec import OPS
 
 COMMANDS = ("info", "certify", "bench")
 

@@ -17,21 +17,19 @@ from matrix import (
     Prepared,
     cases,
     field_choices,
-    index_axis,
     mismatches,
     num_threads,
     saved_from_forward,
-    table_axis,
     values_for,
 )
 from samples import ELEMENTS, all_elements
 
 import gradplan as gp
 from gradplan import cases as canonical
-from gradplan.descriptor import AxisOf, IndexInto, ShapeField, SizeField
+from gradplan.declaration import Function, Op
+from gradplan.declaration.fields import IndexInto, SizeField
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
-from gradplan.spec import Function, Op
 
 THREADS = (1, 2, 3, 7)
 
@@ -84,8 +82,7 @@ def test_the_matrix_has_every_pair(op: Op, function: Function) -> None:
 
 
 def _shape(case: Case) -> tuple[int, ...]:
-    field = next(i.name for i in case.op.fields if isinstance(i.field, ShapeField))
-    shape: tuple[int, ...] = getattr(case.desc, field)
+    shape: tuple[int, ...] = getattr(case.desc, str(case.op.shape_field))
     return shape
 
 
@@ -93,20 +90,13 @@ def _shape(case: Case) -> tuple[int, ...]:
 # shape suggests. A row must not know.
 
 
-SCANS = [
-    (op, function)
-    for op, function in FUNCTIONS
-    if any(isinstance(i.field, AxisOf) for i in op.fields)
-]
+SCANS = [(op, function) for op, function in FUNCTIONS if op.axis_field is not None]
 
 
 def line_problem(op: Op, function: Function, shape: tuple[int, ...], axis: int, **rest: Any) -> Any:
-    values: dict[str, Any] = {**function.fixed, **rest}
-    for info in op.fields:
-        if isinstance(info.field, ShapeField):
-            values[info.name] = shape
-        elif isinstance(info.field, AxisOf):
-            values[info.name] = axis
+    values: dict[str, Any] = {**function.fixed, **rest, str(op.shape_field): shape}
+    if op.axis_field is not None:
+        values[op.axis_field] = axis
     return op.descriptor(**values)
 
 
@@ -146,7 +136,7 @@ def test_a_row_has_the_same_bits_alone_and_in_a_batch(
 
 def _rows(case: Case, count: int) -> Case:
     (op, desc) = (case.op, case.desc)
-    shape_field = next(i.name for i in op.fields if isinstance(i.field, ShapeField))
+    shape_field = str(op.shape_field)
     n = getattr(desc, shape_field)[1]
     fields = {i.name: getattr(desc, i.name) for i in op.fields}
     return Case(op, op.descriptor(**{**fields, shape_field: (count, n)}), case.seed, case.style)
@@ -238,7 +228,7 @@ def test_threads_do_not_change_bits(op: Op, function: Function) -> None:
 
 
 def _large_cases(op: Op, function: Function) -> Iterator[Case]:
-    if any(isinstance(i.field, ShapeField) for i in op.fields):
+    if op.shape_field is not None:
         for seed, (shape, axis, element) in enumerate(
             [
                 ((700, 300), 1, "f32"),
@@ -258,10 +248,7 @@ def _large_cases(op: Op, function: Function) -> Iterator[Case]:
             (3_000, 70, 9000, "bf16", "any"),
         ]
     ):
-        known = {index_axis(op): n, table_axis(op): s}
-        sizes = {
-            i.name: known.get(i.name, width) for i in op.fields if isinstance(i.field, SizeField)
-        }
+        sizes = canonical.axis_sizes(op, n, s, width)
         yield Case(
             op,
             op.descriptor(element=element, **sizes),
@@ -273,7 +260,7 @@ def _large_cases(op: Op, function: Function) -> Iterator[Case]:
 
 def _filled(op: Op, function: Function, shape: Any, axis: int, element: str) -> Any:
     reals = {i.name: 0.3 for i in op.fields if i.name not in function.fixed and i.required}
-    known = {i.name for i in op.fields if isinstance(i.field, (ShapeField, AxisOf))} | {"element"}
+    known = {op.shape_field, op.axis_field, "element"}
     rest = {name: value for name, value in reals.items() if name not in known}
     return line_problem(op, function, shape, axis, element=element, **rest)
 

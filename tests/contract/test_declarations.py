@@ -24,9 +24,9 @@ from samples import (
 )
 
 import gradplan as gp
-from gradplan.descriptor import (
+from gradplan.declaration import OPS, Descriptor, Function, Op, reads, writes
+from gradplan.declaration.fields import (
     AxisOf,
-    Descriptor,
     Flag,
     IndexInto,
     Real,
@@ -36,10 +36,10 @@ from gradplan.descriptor import (
     Word,
 )
 from gradplan.engines import BoundKernel, Engine, cpu, registered
+from gradplan.functional import make_function
 from gradplan.plan import plan_class
-from gradplan.recipes import Signature, make_function
 from gradplan.reference import FUNCTIONS
-from gradplan.spec import OPS, Function, Op, reads, writes
+from gradplan.signatures import Signature
 
 PLANS = [
     *("SegmentSum", "UnsortedSegmentSum", "SegmentSumBackward"),

@@ -14,10 +14,10 @@ import pytest
 from samples import ELEMENTS, all_elements, bits, sample_descriptor, sample_inputs
 
 import gradplan as gp
+from gradplan.declaration import OPS
 from gradplan.functional import SIGNATURES
 from gradplan.plan import plan_class
-from gradplan.recipes import Signature
-from gradplan.spec import OPS
+from gradplan.signatures import Signature
 
 all_functions = pytest.mark.parametrize("name", SIGNATURES)
 
@@ -263,10 +263,10 @@ def test_the_cache_is_bounded(engine: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(globals_, "limit", 10)
     for n in range(50):
         assert gp.cummin(np.zeros(n, np.float32)).shape == (n,)
-        assert len(globals_["recipes"]) <= 10
+        assert len(globals_["calls"]) <= 10
 
 
-def test_recipes_do_not_outlive_their_engine() -> None:
+def test_cached_calls_do_not_outlive_their_engine() -> None:
     from gradplan.engines import BoundKernel, registered
     from gradplan.engines.reference import ReferenceEngine
 
@@ -322,7 +322,7 @@ def own_modules() -> list[str]:
     root = Path(gp.__path__[0])
     paths = [path.relative_to(root.parent).with_suffix("") for path in sorted(root.rglob("*.py"))]
     names = [".".join(path.parts).removesuffix(".__init__") for path in paths]
-    others = ("gradplan.torch", "gradplan.jax", "gradplan.engines.triton", "gradplan.__main__")
+    others = ("gradplan.torch", "gradplan.jax", "gradplan.engines.cuda", "gradplan.__main__")
     return [name for name in names if not name.startswith(others)]
 
 

@@ -26,11 +26,10 @@ from samples import (
 )
 
 import gradplan as gp
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import Descriptor, Op, Role
 from gradplan.engines import ENGINES, BoundKernel, Engine, cpu, registered
 from gradplan.engines.reference import ReferenceEngine
 from gradplan.plan import Plan, plan_class
-from gradplan.spec import Op, Role
 
 
 def scan_plan(shape: tuple[int, ...] = (2, 3), element: Any = "f32", **fields: Any) -> gp.ScanPlan:
@@ -84,13 +83,15 @@ def test_a_plan_refuses_the_descriptor_of_another(engine: str) -> None:
 def test_what_no_engine_can_do_lists_every_reason() -> None:
     desc = gp.ScanDescriptor(kind="cumsum", input_shape=(2,), scan_axis=0, element="f32")
     with pytest.raises(gp.Unsupported) as caught:
-        gp.ScanPlan.select(desc, gp.PlanPreference(engine="triton"))
+        gp.ScanPlan.select(desc, gp.PlanPreference(engine="cuda"))
     message = str(caught.value)
-    assert "triton: not installed in this build" in message
+    assert "cuda: takes tensors on cuda; these are on cpu" in message
     assert all(f"\n  {name}: " in message for name in ENGINES)
+    with pytest.raises(gp.Unsupported, match="cuda: not installed in this build"):
+        gp.ScanPlan.select(desc, gp.PlanPreference(engine="cuda"), device="cuda:0")
     with pytest.raises(gp.Unsupported, match="math_precision is f32, wanted at least f64"):
         gp.ScanPlan.select(desc, gp.PlanPreference(engine="reference", math_precision="f64"))
-    with pytest.raises(gp.InvalidProblem, match=r"out of cpu, triton, reference; got 'gpu'"):
+    with pytest.raises(gp.InvalidProblem, match=r"out of cpu, cuda, reference; got 'gpu'"):
         gp.ScanPlan.select(desc, gp.PlanPreference(engine="gpu"))
 
 

@@ -22,8 +22,8 @@ from matrix import FUNCTIONS, Case, Prepared, cases, num_threads
 from processes import big_sum, in_fork, run_python
 
 import gradplan as gp
+from gradplan.declaration import Function, Op
 from gradplan.engines import cpu
-from gradplan.spec import Function, Op
 
 pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here")
 all_functions = pytest.mark.parametrize(

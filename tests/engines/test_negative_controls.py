@@ -21,10 +21,10 @@ from samples import ELEMENTS
 
 import gradplan as gp
 from gradplan._ffi import tvm_ffi
+from gradplan.declaration import Descriptor, Function, Op, Role
 from gradplan.engines import BoundKernel, Engine, cpu, registered
 from gradplan.engines.reference import ReferenceEngine
 from gradplan.plan import plan_class
-from gradplan.spec import Descriptor, Function, Op, Role
 
 SOURCES = Path(__file__).parents[2] / "csrc"
 BY_NAME = {function.name: (op, function) for op, function in FUNCTIONS}

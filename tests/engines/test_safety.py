@@ -21,9 +21,9 @@ from processes import run_python
 from samples import all_elements, all_ops, sample_descriptors, sample_inputs
 
 import gradplan as gp
+from gradplan.declaration import Descriptor, Op, Operand
 from gradplan.engines import cpu
 from gradplan.plan import Plan, plan_class
-from gradplan.spec import Descriptor, Op, Operand
 
 pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here")
 

@@ -13,10 +13,10 @@ from matrix import index_axis, table_axis
 from samples import all_elements
 
 import gradplan as gp
-from gradplan.descriptor import AxisOf, IndexInto, ShapeField, SizeField, Word
+from gradplan.declaration import OPS, Function, Op
+from gradplan.declaration.fields import AxisOf, IndexInto, ShapeField, SizeField, Word
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
-from gradplan.spec import OPS, Function, Op
 
 pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here")
 KINDS = [kind.value for kind in gp.ScanKind]

@@ -17,9 +17,9 @@ from matrix import Case, index_axis, saved_from_forward, special_values, table_a
 from samples import ELEMENTS, REFERENCE
 
 import gradplan as gp
-from gradplan.descriptor import (
+from gradplan.declaration import OPS, Descriptor, Op, Operand
+from gradplan.declaration.fields import (
     AxisOf,
-    Descriptor,
     Element,
     Flag,
     IndexInto,
@@ -30,7 +30,6 @@ from gradplan.descriptor import (
 )
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
-from gradplan.spec import OPS, Op, Operand
 from gradplan.vocabulary import INDICES
 
 pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here")

@@ -1,7 +1,7 @@
 """The test matrix: problems of every op, made from the declarations, and their comparison.
 
 Nothing here knows an op. Descriptor fields, tensors, gradients and index axes come from
-`gradplan.spec.OPS`, so a new op is covered by declaring it.
+`gradplan.declaration.OPS`, so a new op is covered by declaring it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,21 +19,13 @@ from layouts import INPUT_LAYOUTS, LAYOUTS, POISON, Array, words
 from samples import ELEMENTS, REFERENCE, sample_descriptor
 
 import gradplan as gp
-from gradplan.cases import forward_of
-from gradplan.descriptor import (
-    AxisOf,
-    Descriptor,
-    Element,
-    Flag,
+from gradplan.cases import axis_sizes, forward_of, pointers
+from gradplan.declaration import OPS, Descriptor, Function, Op, Operand
+from gradplan.declaration.fields import (
     IndexInto,
-    Real,
-    ShapeField,
-    SizeField,
-    Word,
 )
 from gradplan.engines import Engine
 from gradplan.plan import plan_class
-from gradplan.spec import OPS, Function, Op, Operand
 from gradplan.vocabulary import INDICES
 
 # Around every step of the contract's orders (16, 256, 4096) and of the engine's strategies (512).
@@ -95,16 +88,19 @@ def _pairs(n: int) -> list[tuple[int, int]]:
 # Problems -------------------------------------------------------------------------------------
 
 
+def _sizes(op: Op) -> dict[str, int]:
+    """Which sizes count members (1), groups or rows of a table (2), and features (3)."""
+    return axis_sizes(op, 1, 2, 3) if op.has_indices and op.shape_field is None else {}
+
+
 def index_axis(op: Op) -> str | None:
-    """The field that counts an op's indices."""
-    return next((t.axes[0] for t in op.tensors if t.index), None)
+    """The field that counts the members which an op's indices name or its pointers cut."""
+    return next((name for name, what in _sizes(op).items() if what == 1), None)
 
 
 def table_axis(op: Op) -> str | None:
-    """The field that says what an op's indices count: the other leading axis."""
-    counted = index_axis(op)
-    leading = {t.axes[0] for t in op.tensors if not t.index} - {counted}
-    return leading.pop() if counted is not None else None
+    """The field that says what an op's indices choose from."""
+    return next((name for name, what in _sizes(op).items() if what == 2), None)
 
 
 def saved_outputs(op: Op, desc: Descriptor) -> list[str]:
@@ -123,22 +119,18 @@ def field_choices(op: Op, function: Function) -> dict[str, Sequence[Any]]:
             continue
         if info.when is not None and not info.when.allows(function.fixed):
             continue
-        if isinstance(field, Element):
+        if info.name == op.shape_field:
+            choices |= {"length": LENGTHS, "frame": FRAMES}
+        elif info.name == "element":
             choices[info.name] = ELEMENTS
-        elif isinstance(field, Word):
-            choices[info.name] = list(field.kind)
-        elif isinstance(field, Flag):
-            choices[info.name] = [False, True]
-        elif isinstance(field, Real):
-            choices[info.name] = WEIGHTS
+        elif info.name in _sizes(op):
+            choices[info.name] = (LENGTHS, TABLE_ROWS, WIDTHS)[_sizes(op)[info.name] - 1]
         elif isinstance(field, IndexInto):
             choices[info.name] = ["none", "first", "last"]
-        elif isinstance(field, SizeField):
-            axes = {index_axis(op): LENGTHS, table_axis(op): TABLE_ROWS}
-            choices[info.name] = axes.get(info.name, WIDTHS)
-        elif isinstance(field, ShapeField):
-            choices["length"] = LENGTHS
-            choices["frame"] = FRAMES
+        elif field.series:
+            choices[info.name] = WEIGHTS
+        elif field.variants({}):
+            choices[info.name] = field.variants({})
     return choices
 
 
@@ -173,17 +165,17 @@ def describe(op: Op, choice: Mapping[str, Any], **fixed: Any) -> Descriptor:
     counted = index_axis(op)
     for info in op.fields:
         field = info.field
-        if isinstance(field, SizeField) and info.name != counted and choice[counted] > 1000:
+        if info.name in _sizes(op) and info.name != counted and choice[counted] > 1000:
             # Not everything long at once: the reference takes its time.
             most = 300 if info.name == table_axis(op) else 16 if choice[counted] > 5000 else 129
             values[info.name] = min(choice[info.name], most)
-        elif isinstance(field, ShapeField):
+        elif info.name == op.shape_field:
             n = choice["length"]
             frame = choice["frame"]
             values[info.name] = tuple(
                 n if d is None else d if n < 5000 else min(d, 1) for d in frame
             )
-        elif isinstance(field, AxisOf):
+        elif info.name == op.axis_field:
             values[info.name] = choice["frame"].index(None)
         elif isinstance(field, IndexInto):
             size = values[field.size]
@@ -284,15 +276,17 @@ def index_values(kind: gp.ElementKind, count: int, rows: int, order: str, seed: 
 def values_for(case: Case) -> dict[str, Array]:
     """Values of the inputs, and of the outputs that are read."""
     op, desc = case.op, case.desc
-    rows_field = table_axis(op)
     values = {}
     for position, operand in enumerate(op.operands(desc)):
         seed = 100 * case.seed + position
-        if len(operand.kinds) > 1:
-            rows = getattr(desc, rows_field) if rows_field else 0
-            values[operand.name] = index_values(
-                case.index, operand.shape[0], rows, case.order, seed
-            )
+        tensor = op.tensor_named[operand.name]
+        if tensor.pointers:
+            ends = pointers(str(seed), operand.shape[0] - 1, op.choices_of(tensor, desc))
+            values[operand.name] = ends.astype(case.index.dtype)
+        elif tensor.index:
+            rows, count = op.choices_of(tensor, desc), math.prod(operand.shape)
+            ids = index_values(case.index, count, rows, case.order, seed)
+            values[operand.name] = ids.reshape(operand.shape)
         else:
             values[operand.name] = float_values(operand.kinds[0], operand.shape, case.style, seed)
     return values

@@ -8,18 +8,7 @@ import numpy as np
 import pytest
 
 import gradplan as gp
-from gradplan.descriptor import (
-    AxisOf,
-    Descriptor,
-    Element,
-    Flag,
-    IndexInto,
-    Real,
-    ShapeField,
-    SizeField,
-    Word,
-)
-from gradplan.spec import OPS, Op, Operand
+from gradplan.declaration import OPS, Descriptor, Op, Operand
 
 REFERENCE = gp.PlanPreference(engine="reference")
 ELEMENTS = [k for k in gp.ElementKind if k.is_float]
@@ -27,25 +16,8 @@ ELEMENTS = [k for k in gp.ElementKind if k.is_float]
 
 def sample_descriptor(op: Op, element: Any = "f32", **fields: Any) -> Descriptor:
     """A small problem of an op, made from its declaration alone."""
-    values: dict[str, Any] = {}
-    for position, info in enumerate(op.fields):
-        field = info.field
-        if isinstance(field, Element):
-            values[info.name] = element
-        elif isinstance(field, SizeField):
-            values[info.name] = 3 + position  # different, so that mixing up axes shows
-        elif isinstance(field, ShapeField):
-            values[info.name] = (2, 5)
-        elif isinstance(field, AxisOf):
-            values[info.name] = -1
-        elif isinstance(field, Word):
-            values[info.name] = next(iter(field.kind))
-        elif isinstance(field, Flag):
-            values[info.name] = False
-        elif isinstance(field, Real):
-            values[info.name] = 0.25
-        elif isinstance(field, IndexInto):
-            values[info.name] = None
+    values = {info.name: info.field.sample(i) for i, info in enumerate(op.fields)}
+    values["element"] = element
     return op.descriptor(**{**values, **fields})
 
 
