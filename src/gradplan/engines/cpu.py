@@ -1,13 +1,12 @@
 """The CPU engine: finds the build for this CPU, loads it and binds its kernels.
 
-The package carries one shared library per instruction set level; a probe says which of them this
-CPU can run, and the best one is loaded. `GRADPLAN_ISA` forces one. `GRADPLAN_NUM_THREADS` and
-`set_num_threads` apply to every library that is loaded.
+The package carries one library of kernels per instruction set level, and one that they share (the
+checks of a call, errors, threads), which also says what this CPU can run. The best one is loaded;
+`GRADPLAN_ISA` forces one. `GRADPLAN_NUM_THREADS` and `set_num_threads` apply to all of them.
 """
 
 from __future__ import annotations
 
-import ctypes
 import enum
 import functools
 import math
@@ -38,7 +37,7 @@ __all__ = [
 
 LIBRARIES = Path(__file__).resolve().parent.parent / "lib"
 _PREFIX = "libgradplan_"
-_PROBE = "probe"
+_COMMON = "common"
 
 
 # Builds --------------------------------------------------------------------------------------
@@ -48,7 +47,7 @@ def isa_builds() -> tuple[str, ...]:
     """The instruction set levels that this package was built for, the best one last."""
     names = (path.stem.removeprefix(_PREFIX) for path in LIBRARIES.glob(_PREFIX + "*.so"))
     # x86-64-v2 < v3 < v4 is also their order as strings.
-    return tuple(sorted(name for name in names if name != _PROBE))
+    return tuple(sorted(name for name in names if name != _COMMON))
 
 
 @functools.cache
@@ -57,8 +56,8 @@ def supported_isas() -> tuple[str, ...]:
     builds = isa_builds()
     if not builds:
         return ()
-    probe = ctypes.CDLL(str(LIBRARIES / f"{_PREFIX}{_PROBE}.so"))
-    return tuple(name for name in builds if probe.gradplan_cpu_supports(name.encode()))
+    supports = common().gradplan_cpu_supports
+    return tuple(name for name in builds if supports(name))
 
 
 def isa() -> str:
@@ -81,10 +80,17 @@ _loaded: dict[str, Any] = {}
 _lock = threading.RLock()
 
 
+@functools.cache
+def common() -> Any:
+    """The library that all builds share, as a tvm_ffi module. Importing it starts nothing."""
+    return tvm_ffi().load_module(str(LIBRARIES / f"{_PREFIX}{_COMMON}.so"))
+
+
 def load(name: str | None = None) -> Any:
     """The library for one instruction set level (default: `isa()`) as a tvm_ffi module.
 
-    Several can be loaded at once; they share no state but the number of threads.
+    Several can be loaded at once; they share no state but the number of threads. What the common
+    library has is found through each of them.
     """
     name = name or isa()
     with _lock:
@@ -93,15 +99,16 @@ def load(name: str | None = None) -> Any:
                 choices = ", ".join(supported_isas()) or "none"
                 raise Unsupported(f"no build {name!r} for this CPU; choices here: {choices}")
             library = tvm_ffi().load_module(str(LIBRARIES / f"{_PREFIX}{name}.so"))
-            library.gradplan_set_num_threads(_team())
+            common().gradplan_set_num_threads(_team())
             _loaded[name] = library
         return _loaded[name]
 
 
 @functools.cache
-def kernels(name: str) -> frozenset[str]:
-    """The ops that a build has kernels for."""
-    return frozenset(load(name).gradplan_signatures())
+def kernels(name: str) -> dict[str, Any]:
+    """What a build implements: by op, its tensors, its attributes with the words that it knows of
+    each (none: any value), and its element types."""
+    return {op: dict(has) for op, has in load(name).gradplan_signatures().items()}
 
 
 # Threads -------------------------------------------------------------------------------------
@@ -171,8 +178,8 @@ def set_num_threads(n: int) -> None:
     count = _thread_count(n, integer, "set_num_threads")
     with _lock:
         _num_threads = count
-        for library in _loaded.values():
-            library.gradplan_set_num_threads(_team())
+        if _loaded:
+            common().gradplan_set_num_threads(_team())
 
 
 # The engine ----------------------------------------------------------------------------------
@@ -197,10 +204,18 @@ class CpuEngine(Engine):
 
     def why_not(self, op: Op, desc: Descriptor) -> str | None:
         try:
-            known = kernels(self.arch)
+            known = kernels(self.arch).get(op.name)
         except Unsupported as error:
             return str(error)
-        return None if op.name in known else f"no kernel for {op.name}"
+        if known is None:
+            return f"no kernel for {op.name}"
+        for name, words in known["attributes"].items():
+            value = _plain(getattr(desc, name))
+            if words and value not in words:
+                return f"no kernel for {op.name} with {name}={value!r}"
+        if desc.element.dtype_name not in known["elements"]:
+            return f"no kernel for {op.name} of {desc.element}"
+        return None
 
     def bound(self, op: Op, desc: Descriptor) -> tuple[Any, Any, int]:
         """The C++ function for a problem, the same for tensors whose axes are yet to be merged, and
