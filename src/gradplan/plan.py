@@ -53,6 +53,7 @@ class Plan(Generic[D]):
     ) -> None:
         op = self.op
         kernel = engine.bind(op, desc)
+        self._kernel = kernel
         self.descriptor = desc
         self.engine = engine.name
         self.device = device

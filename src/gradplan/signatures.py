@@ -84,18 +84,21 @@ def expected_axes(op: Op, tensor: Tensor) -> str:
     return "[" + ", ".join("..." if axis in op.packs else axis for axis in tensor.axes) + "]"
 
 
+def argument_doc(op: Op, argument: Tensor | Parameter) -> str:
+    """What `help` says of an argument."""
+    if isinstance(argument, Parameter):
+        return argument.info.doc
+    axes = "" if argument.axes == (op.shape_field,) else f" {expected_axes(op, argument)}"
+    kind = ", int32 or int64" if argument.index else ""
+    return f"{argument.doc}{axes}{kind}"
+
+
 def docstring(signature: Signature) -> str:
     """The text that `help` shows for a function."""
     op, function = signature.op, signature.function
     summary, _, examples = inspect.cleandoc(function.doc).partition("\n\n")
     lines = [summary, "", "Args:"]
-    for name, argument in signature.arguments:
-        if isinstance(argument, Parameter):
-            lines.append(f"    {name}: {argument.info.doc}")
-            continue
-        axes = "" if argument.axes == (op.shape_field,) else f" {expected_axes(op, argument)}"
-        kind = ", int32 or int64" if argument.index else ""
-        lines.append(f"    {name}: {argument.doc}{axes}{kind}")
+    lines += [f"    {name}: {argument_doc(op, arg)}" for name, arg in signature.arguments]
     several = len(signature.outputs) > 1
     names = ", ".join(t.name for t in signature.outputs)
     out = f"a tuple ({names}) of tensors to write" if several else "a tensor to write"

@@ -312,7 +312,7 @@ class AxisOf(_Integer):
 
 
 class IndexInto(_Integer):
-    """None, or an index into the axis whose extent another field holds."""
+    """None, or an index to skip in the axis whose extent another field holds."""
 
     accepts, stores, schema = "SupportsIndex | None", "int | None", "int?"
     plain_test = "{0} is not None and type({0}) is not int"

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gradplan.declaration.descriptor import Descriptor, FieldInfo, fields_of
-from gradplan.declaration.fields import AxisOf, AxisRole, ShapeField, SizeField
+from gradplan.declaration.fields import AxisOf, AxisRole, IndexInto, ShapeField, SizeField
 from gradplan.declaration.functions import Function
 from gradplan.declaration.tensors import DerivedAxes, Operand, Tensor
 from gradplan.vocabulary import (
@@ -162,6 +162,11 @@ class Op:
             i.name for i in self.fields if isinstance(i.field, SizeField) and i.field.role is role
         )
 
+    @functools.cached_property
+    def skipped(self) -> Mapping[str, str]:
+        """The fields that hold an index which is skipped, and the sizes that they index."""
+        return {i.name: i.field.size for i in self.fields if isinstance(i.field, IndexInto)}
+
     # Tensors
 
     @functools.cached_property
@@ -288,9 +293,15 @@ class Op:
         )
 
     def is_linear(self, function: Function) -> bool:
-        """Whether a function is linear in its differentiable inputs: its gradient saves no numbers
-        of the forward."""
-        return all(t.index for t in self.saved(function))
+        """Whether a function is linear in its differentiable inputs: its gradient reads nothing of
+        the forward but indices that were given to it."""
+        return not self._needs_rule(function)
+
+    def _needs_rule(self, function: Function) -> list[str]:
+        """What the gradient reads that depends on the numbers which went into the forward."""
+        inputs = {t.name for t in self.inputs}
+        saved = self.saved(function)
+        return [t.name for t in saved if not t.index or t.name not in inputs]
 
 
 def _check_gradient(forward: Op) -> None:
@@ -301,7 +312,7 @@ def _check_gradient(forward: Op) -> None:
     for function in forward.functions:
         if not any(dict(f.fixed) == dict(function.fixed) for f in backward.functions):
             raise TypeError(f"{backward.name}: no function for the gradient of {function.name}")
-        saved = [t.name for t in forward.saved(function) if not t.index]
+        saved = forward._needs_rule(function)
         if saved and function.rule is None:
             raise TypeError(
                 f"{function.name}: its gradient reads {', '.join(saved)}, so a second derivative "

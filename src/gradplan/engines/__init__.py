@@ -32,7 +32,8 @@ class BoundKernel:
     which leaves it out, where the kernel allows that. `recover` is called with what `run` raised and the same arguments; it returns None
     if it could finish the call, and otherwise what to raise. `merging`, if there is one, is `run`
     for tensors that DLPack exports and that may have more or fewer axes than the plan wants, as
-    [4, 8, 64] for [32, 64].
+    [4, 8, 64] for [32, 64]. `ffi`, if there is one, is `run` as a function of tvm_ffi that takes the
+    tensors alone (and the stream): what XLA calls without Python.
     """
 
     run: Callable[..., Any]
@@ -40,6 +41,7 @@ class BoundKernel:
     recover: Callable[[Exception, Sequence[Any], Any], Exception | None] = _no_recovery
     merging: Callable[..., Any] | None = None
     takes_stream: bool = False
+    ffi: Any = None
 
 
 class Engine:

@@ -233,6 +233,7 @@ class CpuEngine(Engine):
             workspace_size,
             functools.partial(_recover, function, op.plan_name, operands),
             merging,
+            ffi=function,
         )
 
 

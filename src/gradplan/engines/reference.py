@@ -44,6 +44,9 @@ class ReferenceEngine(Engine):
         def run(*args: Any) -> None:
             *tensors, workspace = args
             arrays = checks.arrays(tensors, workspace)
+            for operand, array in zip(operands, arrays, strict=True):
+                if array is not None and operand.is_input:
+                    array.flags.writeable = False  # whoever gave it has been promised so
             named = dict(zip((o.name for o in operands), arrays, strict=True))
             given = {o.name: named[o.name] for o in operands if o.role is not Role.OUT}
             given = {name: x for name, x in given.items() if x is not None}
@@ -51,11 +54,13 @@ class ReferenceEngine(Engine):
                 results = function(**given, **options)
             except Error as error:
                 raise type(error)(f"{op.plan_name}: {error}") from None
-            outputs = [o.name for o in operands if not o.is_input]
-            for name, result in zip(outputs, _as_tuple(results), strict=True):
-                target = named[name]
+            outputs = [o for o in operands if not o.is_input]
+            for operand, result in zip(outputs, _as_tuple(results), strict=True):
+                target = named[operand.name]
                 if target is not None:
-                    np.copyto(target, result, casting="no")
+                    # Only indices come in two types.
+                    casting: Any = "no" if len(operand.kinds) == 1 else "same_kind"
+                    np.copyto(target, result, casting=casting)
 
         return BoundKernel(run)
 

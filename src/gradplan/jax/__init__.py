@@ -26,32 +26,17 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-from gradplan.jax import autodiff, batching  # noqa: E402
-from gradplan.jax.functions import (  # noqa: E402
-    cumlogsumexp,
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    embedding,
-    lerp,
-    logcumsumexp,
-    segment_sum,
-    sparsemax,
-)
+from gradplan.jax import autodiff, batching, functions  # noqa: E402
+from gradplan.jax.functions import *  # noqa: E402, F403
 
-__all__ = [
-    "cumlogsumexp",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "embedding",
-    "lerp",
-    "logcumsumexp",
-    "segment_sum",
-    "sparsemax",
-]
+__all__ = functions.__all__
 
 autodiff.register()
 batching.register()
+
+
+def __getattr__(name: str) -> object:
+    """Functions of ops that were declared after the import."""
+    if name in functions.__all__:
+        return getattr(functions, name)
+    raise AttributeError(f"module 'gradplan.jax' has no attribute {name!r}")

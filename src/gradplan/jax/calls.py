@@ -2,67 +2,119 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from gradplan.descriptor import AxisOf
-from gradplan.functional import SIGNATURES
+from gradplan.binding import (
+    bind_axes,
+    broadcast_shape,
+    check_derived,
+    element_of,
+    make_descriptor,
+    unpacked_shape,
+)
+from gradplan.declaration import Like, Tensor
 from gradplan.jax.problems import Problem, forward
-from gradplan.recipes import bind_axes, broadcast_shape, element_of, make_descriptor, unpacked_shape
-from gradplan.vocabulary import INDICES, InvalidProblem
+from gradplan.signatures import Parameter, Signature, signature_of
+from gradplan.vocabulary import InvalidProblem, Unsupported
 
 Array = Any
 Shape = tuple[int, ...]
+Given = tuple[Shape, Any] | None
+"""The shape and the element type of an argument."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Recipe:
-    """A problem, with the shapes that its tensors have there and the one that the caller gets."""
-
-    problem: Problem
-    inputs: Sequence[Shape]
-    result: Shape
-    broadcasts: bool
-
-
-def call(
-    name: str,
-    arrays: Mapping[str, Any],
-    *,
-    backward: Sequence[tuple[str, Any]] = (),
-    **options: Any,
-) -> Array:
-    """The function `name` of the function layer on JAX arrays.
-
-    `arrays` are its tensors in order, under the names that they have here; `options` are its
-    parameters, and `backward` those of its gradient alone.
-    """
-    given = {called: jnp.asarray(x) for called, x in arrays.items()}
-    shapes = tuple((called, x.shape, x.dtype) for called, x in given.items())
-    recipe = _recipe(name, shapes, _Options(options), tuple(backward))
-    enter = jnp.broadcast_to if recipe.broadcasts else jnp.reshape
-    entered = [
-        x if x.shape == shape else enter(x, shape)
-        for x, shape in zip(given.values(), recipe.inputs, strict=True)
+def renamed(signature: Signature, name: str, like: Like) -> Signature:
+    """The signature under the names that the bridge has for everything, for messages."""
+    called = {inner: outer for outer, inner in like.names.items()}
+    made = copy.copy(signature)
+    made.function = dataclasses.replace(signature.function, name=name)
+    made.inputs = [
+        dataclasses.replace(t, called=called.get(t.function_name, t.function_name))
+        for t in signature.inputs
     ]
-    (result,) = forward(recipe.problem, *entered)
-    return result if result.shape == recipe.result else result.reshape(recipe.result)
+    made.parameters = [
+        Parameter(called.get(p.name, p.name), p.info) for p in signature.parameters
+    ]
+    made.__dict__.pop("first", None)
+    made.__dict__.pop("arguments", None)
+    return made
+
+
+def gradient_parameters(signature: Signature) -> list[Parameter]:
+    """The options that the gradient has and the function itself does not, such as `ties`.
+
+    Those that ask it to add to an output are of no use here: there is none to add to.
+    """
+    backward = signature.op.backward()
+    if backward is None:
+        return []
+    known = {*signature.op.field_named, *_updating(backward.outputs)}
+    sibling = signature_of(backward, backward.sibling(signature.function).name)
+    return [p for p in sibling.parameters if p.info.name not in known]
+
+
+def _updating(outputs: Sequence[Tensor]) -> set[str]:
+    return {name for t in outputs if t.updates is not None for name in t.updates.values}
+
+
+def own_parameters(signature: Signature) -> list[Parameter]:
+    """The options of a function; without those that ask it to add to an output."""
+    updating = _updating(signature.outputs)
+    return [p for p in signature.parameters if p.info.name not in updating]
+
+
+class Callee:
+    """A function of the function layer as the bridge calls it."""
+
+    def __init__(self, signature: Signature, name: str, like: Like) -> None:
+        self.signature = made = renamed(signature, name, like)
+        self.like = like
+        self.parameters = own_parameters(made)
+        shown = {inner: outer for outer, inner in like.names.items()}
+        self.gradient_parameters = [
+            Parameter(shown.get(p.name, p.name), p.info) for p in gradient_parameters(signature)
+        ]
+        self.defaults = {shown.get(name, name): value for name, value in like.defaults.items()}
+
+    def __call__(self, values: Mapping[str, Any]) -> Any:
+        """The results for arguments by the bridge's names."""
+        inputs = self.signature.inputs
+        arrays = [
+            None
+            if t.optional and values.get(t.function_name) is None
+            else jnp.asarray(values[t.function_name])
+            for t in inputs
+        ]
+        given = tuple(None if x is None else (x.shape, x.dtype) for x in arrays)
+        values = {**self.defaults, **values}
+        options, plain = _options([*self.parameters, *self.gradient_parameters], values)
+        prepare = _prepared if plain else _prepared.__wrapped__
+        call = prepare(self, given, options)
+        enter = jnp.broadcast_to if self.signature.op.broadcasts else jnp.reshape
+        entered = [
+            x if x.shape == shape else enter(x, shape)
+            for x, shape in zip((x for x in arrays if x is not None), call.inputs, strict=True)
+        ]
+        results = [
+            y if y.shape == shape else y.reshape(shape)
+            for y, shape in zip(forward(call.problem, *entered), call.results, strict=True)
+        ]
+        return tuple(results) if len(results) > 1 else results[0]
 
 
 class _Options:
     """Options as part of a key."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self.values = {name: _plain(value) for name, value in options.items()}
-        # 0.0 equals -0.0, but they are different weights.
-        self.key = tuple(v.hex() if type(v) is float else v for v in self.values.values())
+    def __init__(self, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
+        self.values = values
+        self.key = key
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Options) and self.key == other.key
@@ -71,51 +123,88 @@ class _Options:
         return hash(self.key)
 
 
-def _plain(value: Any) -> Any:
-    """Integers and flags of any library as Python's, the rest as it is."""
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        return value
-    return operator.index(value)
+def _options(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> tuple[_Options, bool]:
+    """The options by the descriptor's names, and whether all of them are fit for a key.
+
+    Those that are not are wrong, and the descriptor says why.
+    """
+    found: dict[str, Any] = {}
+    key, plain = [], True
+    for parameter in parameters:
+        if parameter.name not in values:
+            continue
+        value, field = values[parameter.name], parameter.info.field
+        try:
+            value = field.plain(value)
+            hash(value)
+            key.append((parameter.name, field.key(value)))
+        except (TypeError, ValueError):
+            plain = False
+        found[parameter.info.name] = value
+    return _Options(found, tuple(key)), plain
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A problem, with the shapes that its tensors have there and those that the caller gets."""
+
+    problem: Problem
+    inputs: Sequence[Shape]
+    results: Sequence[Shape]
 
 
 @functools.lru_cache(maxsize=4096)
-def _recipe(
-    name: str,
-    arrays: tuple[tuple[str, Shape, Any], ...],
-    options: _Options,
-    backward: tuple[tuple[str, Any], ...],
-) -> _Recipe:
-    signature = SIGNATURES[name]
-    op = signature.op
-    given = [
-        (dataclasses.replace(tensor, called=called), jax.ShapeDtypeStruct(shape, dtype))
-        for tensor, (called, shape, dtype) in zip(signature.inputs, arrays, strict=True)
-    ]
-    element = next(element_of(name, op, t, x) for t, x in given if not t.index)
-    for t, x in given:
-        kinds = INDICES if t.index else (element,)
+def _prepared(callee: Callee, given: tuple[Given, ...], options: _Options) -> _Call:
+    signature, like = callee.signature, callee.like
+    op, name = signature.op, signature.function.name
+    tensors = {
+        t: jax.ShapeDtypeStruct(*x)
+        for t, x in zip(signature.inputs, given, strict=True)
+        if x is not None
+    }
+    element = element_of(name, op, signature.first, tensors[signature.first])
+    for t, x in tensors.items():
+        kinds = t.kind.elements(element)
         if x.dtype not in [kind.dtype for kind in kinds]:
             expected = " or ".join(kind.dtype_name for kind in kinds)
             raise InvalidProblem(
                 f"{name}: {t.function_name}: expected element type {expected}; got {x.dtype}"
             )
-    shapes = [(t, x.shape) for t, x in given]
+        rank = like.ranks.get(t.function_name)
+        if rank is not None and len(x.shape) != rank:
+            raise InvalidProblem(
+                f"{name}: {t.function_name}: expected {rank} axes; got shape {list(x.shape)}"
+            )
+    shapes = [(t, x.shape) for t, x in tensors.items()]
     if op.broadcasts:
         bound = {shapes[0][0].axes[0]: broadcast_shape(name, shapes)}
     else:
-        bound = bind_axes(name, {i.name: i for i in op.fields}, shapes)
-    values = options.values
-    fields = {p.info.name: values[p.name] for p in signature.parameters if p.name in values}
-    along_axis = any(isinstance(info.field, AxisOf) for info in op.fields)
+        bound = bind_axes(name, op, shapes)
     # A scalar is a row of length 1, and must stay one when a batch of them comes.
-    inside = {axis: extent or (1,) for axis, extent in bound.items()} if along_axis else bound
+    scalar = op.axis_field is not None
+    inside = {axis: extent or (1,) for axis, extent in bound.items()} if scalar else bound
+    only_gradient = {p.info.name for p in callee.parameters if p.name in like.only_gradient}
+    own = {p.info.name for p in callee.parameters} - only_gradient
+    fields = {field: value for field, value in options.values.items() if field in own}
     desc = make_descriptor(signature, inside, {**fields, "element": element})
-    (output,) = op.outputs
-    return _Recipe(
-        Problem.make(op, desc, dict(backward)),
-        [op.tensor_shape(t, desc) for t in signature.inputs],
-        unpacked_shape(output, bound, desc),
-        op.broadcasts,
+    check_derived(name, desc, shapes)
+    rest = {field: value for field, value in options.values.items() if field not in own}
+    absent = frozenset(t.name for t in signature.inputs if t not in tensors)
+    return _Call(
+        Problem.make(op, desc, rest, absent),
+        [t.shape(desc) for t in tensors],
+        [unpacked_shape(t, bound, desc) for t in signature.outputs],
     )
+
+
+def largest_plus_one(function: str, size: str, name: str, indices: Any) -> int:
+    """The size that indices need at least; they must not be traced."""
+    indices = jnp.asarray(indices)
+    if isinstance(indices, jax.core.Tracer):
+        raise jax.errors.ConcretizationTypeError(
+            indices, f"gradplan.jax.{function} needs {size} where {name} is traced"
+        )
+    return max(0, int(indices.max(initial=-1)) + 1)
+
+
+__all__ = ["Callee", "Unsupported", "gradient_parameters", "largest_plus_one", "own_parameters"]

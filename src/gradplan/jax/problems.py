@@ -7,7 +7,7 @@ Everything here is read off the declarations. With J the derivative of the forwa
     backward   g -> J^T g    linear in g; the op that the declaration names as the gradient
 
 `tangent` and `backward` are transposes of each other, and `forward` is its own tangent where it is
-linear: where the backward saves no floats.
+linear: where the declaration has no rule.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import Descriptor, Function, Gradient, Op, Rule, Tensor, fields_of
+from gradplan.engines import on_change
 from gradplan.jax import targets
-from gradplan.spec import OPS, Gradient, Op, Tensor
-from gradplan.vocabulary import Unsupported
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,69 +32,126 @@ class Problem:
 
     op: Op
     desc: Descriptor
-    grad_desc: Descriptor
+    grad_desc: Descriptor | None
+    """None for an op without gradient."""
+    absent: frozenset[str] = frozenset()
+    """The forward's optional inputs that this call does without."""
+
+    def __post_init__(self) -> None:
+        optional = {t.name for t in self.op.inputs if t.optional}
+        object.__setattr__(self, "absent", self.absent & optional)
 
     @staticmethod
-    def make(op: Op, desc: Descriptor, options: Mapping[str, Any]) -> Problem:
-        """`options` are fields that only the backward has, such as `ties`."""
+    def make(
+        op: Op, desc: Descriptor, options: Mapping[str, Any], absent: frozenset[str] = frozenset()
+    ) -> Problem:
+        """`options` are fields of the backward that the forward does not have, such as `ties`, or
+        that it has and does not obey."""
         backward = op.backward()
-        assert backward is not None
-        shared = {info.name for info in op.fields}
-        fields = {i.name: getattr(desc, i.name) for i in backward.fields if i.name in shared}
-        return Problem(op, desc, backward.descriptor(**fields, **options))
+        if backward is None:
+            return Problem(op, desc, None, absent)
+        return Problem(op, desc, _copy(desc, backward, options), absent)
+
+    @staticmethod
+    def of_gradient(
+        op: Op, grad_desc: Descriptor, absent: frozenset[str] = frozenset()
+    ) -> Problem:
+        """The problem whose gradient `op` computes for `grad_desc`."""
+        fixed = op.function_for(grad_desc).fixed
+        forwards = [f for f in op.forwards() if any(g.fixed == fixed for g in f.functions)]
+        # Indices may come in any order unless somebody says otherwise.
+        forward = min(forwards, key=lambda f: any(t.ascending for t in f.inputs))
+        return Problem(forward, _copy(grad_desc, forward, {}), grad_desc, absent)
 
     def replace(self, op: Op | None = None, **fields: Any) -> Problem:
         """The problem with other fields, of another op with the same fields if one is given."""
         op = op or self.op
-        return Problem(
-            op, _copy(self.desc, op, fields), _copy(self.grad_desc, self.backward, fields)
-        )
+        grad_desc = self.grad_desc and _copy(self.grad_desc, self.backward, fields)
+        return Problem(op, _copy(self.desc, op, fields), grad_desc, self.absent)
 
-    @property
+    @functools.cached_property
     def backward(self) -> Op:
-        return OPS[self.gradient.op]
+        backward = self.op.backward()
+        assert backward is not None
+        return backward
 
     @property
     def gradient(self) -> Gradient:
         assert self.op.gradient is not None
         return self.op.gradient
 
+    @property
+    def gradient_fields(self) -> Descriptor:
+        """The descriptor of the gradient, where there is one."""
+        assert self.grad_desc is not None
+        return self.grad_desc
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Tensor, ...]:
+        given = _present(self.op.inputs, self.desc)
+        return tuple(t for t in given if t.name not in self.absent)
+
+    @functools.cached_property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return _present(self.op.outputs, self.desc)
+
     @functools.cached_property
     def cotangents(self) -> tuple[Tensor, ...]:
         """The inputs of the backward that are gradients of the forward's outputs."""
-        return tuple(t for t in self.backward.inputs if t.name in self.gradient.cotangents)
+        inputs = _present(self.backward.inputs, self.gradient_fields)
+        return tuple(t for t in inputs if t.name in self.gradient.cotangents)
 
     @functools.cached_property
     def saved(self) -> tuple[Tensor, ...]:
         """The other inputs of the backward: what it needs to know of the forward's tensors."""
-        return tuple(
-            t
-            for t in self.backward.inputs
-            if t.name not in self.gradient.cotangents and (t.when is None or t.when(self.grad_desc))
-        )
+        inputs = _present(self.backward.inputs, self.gradient_fields)
+        left_out = {*self.gradient.cotangents, *self.absent}
+        return tuple(t for t in inputs if t.name not in left_out)
 
     @functools.cached_property
-    def wrt(self) -> tuple[Tensor, ...]:
-        """The forward's inputs that have a gradient, in the order of the backward's outputs."""
-        by_name = {t.name: t for t in self.op.inputs}
-        return tuple(by_name[self.gradient.grads[t.name]] for t in self.backward.outputs)
+    def grads(self) -> tuple[Tensor, ...]:
+        """The outputs of the backward: the gradients of the inputs that are there."""
+        outputs = _present(self.backward.outputs, self.gradient_fields)
+        return tuple(t for t in outputs if self.gradient.grads[t.name] not in self.absent)
 
     @functools.cached_property
-    def is_linear(self) -> bool:
-        return all(t.index for t in self.saved)
+    def moving(self) -> tuple[Tensor, ...]:
+        """The forward's inputs that have a gradient, in the order of `grads`."""
+        return tuple(self.op.tensor_named[self.gradient.grads[t.name]] for t in self.grads)
 
     @functools.cached_property
-    def function(self) -> str:
+    def moved(self) -> tuple[Tensor, ...]:
+        """The forward's outputs that have a tangent, in the order of `cotangents`."""
+        names = self.gradient.cotangents
+        return tuple(self.op.tensor_named[names[t.name]] for t in self.cotangents)
+
+    @functools.cached_property
+    def function(self) -> Function:
         """The function of the function layer that this is."""
-        return self.op.function_for(self.desc).name
+        return self.op.function_for(self.desc)
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule of derivatives; None where the forward is linear."""
+        return self.function.rule
 
     def __repr__(self) -> str:
-        return f"{self.function}: {self.desc}"
+        return f"{self.function.name}: {self.desc}"
+
+
+def _present(tensors: Sequence[Tensor], desc: Descriptor) -> tuple[Tensor, ...]:
+    return tuple(t for t in tensors if t.when is None or t.when(desc))
 
 
 def _copy(desc: Descriptor, op: Op, fields: Mapping[str, Any]) -> Descriptor:
-    values = {i.name: fields.get(i.name, getattr(desc, i.name)) for i in op.fields}
-    return op.descriptor(**values)
+    """A descriptor of `op` with these fields and otherwise those of `desc`, as far as it has them."""
+    values = {**values_of(desc), **fields}
+    return op.descriptor(**{i.name: values[i.name] for i in op.fields if i.name in values})
+
+
+def values_of(desc: Descriptor) -> dict[str, Any]:
+    """The fields of a descriptor by name."""
+    return {info.name: getattr(desc, info.name) for info in fields_of(type(desc))}
 
 
 class Family:
@@ -104,40 +160,55 @@ class Family:
     def __init__(
         self,
         name: str,
-        kernel: Callable[[Problem], tuple[Op, Descriptor]] | None,
+        of: Callable[[Problem], tuple[Op, Descriptor]],
         inputs: Callable[[Problem], Sequence[Tensor]],
         outputs: Callable[[Problem], Sequence[Tensor]],
+        *,
+        has_kernel: bool = True,
     ) -> None:
-        self.kernel = kernel
+        self.of = of
+        """The op that the tensors belong to, and its descriptor."""
         self.inputs = inputs
         self.outputs = outputs
         self.primitive = Primitive(name)
         self.primitive.multiple_results = True
         self.primitive.def_impl(self._run)
         self.primitive.def_abstract_eval(self._abstract)
-        if kernel is not None:
-            mlir.register_lowering(self.primitive, self._lower, platform="cpu")
-            mlir.register_lowering(self.primitive, _refuse)
+        if has_kernel:
+            for platform in (None, *targets.PLATFORMS):
+                lower = functools.partial(self._lower, platform)
+                mlir.register_lowering(self.primitive, lower, platform=platform)
 
     def __call__(self, problem: Problem, *args: Any) -> list[Any]:
         results: list[Any] = self.primitive.bind(*args, problem=problem)
         return results
+
+    def named(self, problem: Problem, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The results by name, of arguments by name."""
+        results = self(problem, *(values[t.name] for t in self.inputs(problem)))
+        return {t.name: y for t, y in zip(self.outputs(problem), results, strict=True)}
 
     def _run(self, *args: Any, problem: Problem) -> Any:
         with jax.disable_jit(False):  # or else this would call itself
             return _jitted(self, problem)(*args)
 
     def _abstract(self, *args: Any, problem: Problem) -> list[Any]:
-        desc = problem.desc
+        _, desc = self.of(problem)
         return [
-            jax.core.ShapedArray(problem.op.tensor_shape(t, desc), desc.element.dtype)
-            for t in self.outputs(problem)
+            jax.core.ShapedArray(t.shape(desc), dtype_of(t, desc)) for t in self.outputs(problem)
         ]
 
-    def _lower(self, ctx: Any, *args: Any, problem: Problem) -> Any:
-        assert self.kernel is not None
-        op, desc = self.kernel(problem)
-        return targets.lower(ctx, *args, op=op, desc=desc)
+    def _lower(self, platform: str | None, ctx: Any, *args: Any, problem: Problem) -> Any:
+        op, desc = self.of(problem)
+        platform = platform or ctx.module_context.platforms[0]
+        given = [t.name for t in self.inputs(problem)]
+        made = [t.name for t in self.outputs(problem)]
+        return targets.lower(ctx, args, platform, op, desc, given, made)
+
+
+def dtype_of(tensor: Tensor, desc: Descriptor) -> Any:
+    """The element type that an output has in JAX, where int64 is int32 by default."""
+    return jax.dtypes.canonicalize_dtype(tensor.kind.elements(desc.element, new=True)[0].dtype)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -146,29 +217,27 @@ def _jitted(family: Family, problem: Problem) -> Any:
     return jax.jit(functools.partial(family, problem))
 
 
-def _refuse(ctx: Any, *args: Any, problem: Problem) -> Any:
-    platforms = ", ".join(ctx.module_context.platforms)
-    raise Unsupported(
-        f"gradplan.jax: {problem.function}: expected arrays on the CPU; got a program for "
-        f"{platforms}. Move them there with jax.device_put(x, jax.devices('cpu')[0])"
-    )
-
+on_change(_jitted.cache_clear)
 
 forward = Family(
     "gradplan",
     lambda problem: (problem.op, problem.desc),
-    lambda problem: problem.op.inputs,
-    lambda problem: problem.op.outputs,
+    lambda problem: problem.inputs,
+    lambda problem: problem.outputs,
 )
 backward = Family(
     "gradplan_backward",
-    lambda problem: (problem.backward, problem.grad_desc),
+    lambda problem: (problem.backward, problem.gradient_fields),
     lambda problem: (*problem.cotangents, *problem.saved),
-    lambda problem: problem.backward.outputs,
+    lambda problem: problem.grads,
 )
 tangent = Family(
     "gradplan_tangent",
-    None,
-    lambda problem: (*problem.wrt, *problem.saved),
-    lambda problem: problem.op.outputs,
+    lambda problem: (problem.op, problem.desc),
+    lambda problem: (
+        *problem.moving,
+        *(problem.op.tensor_named[t.name] for t in problem.saved),
+    ),
+    lambda problem: problem.moved,
+    has_kernel=False,
 )

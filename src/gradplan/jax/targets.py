@@ -5,30 +5,37 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax_tvm_ffi
 import numpy as np
 
-from gradplan.descriptor import Descriptor
-from gradplan.engines.cpu import CpuEngine, load
-from gradplan.spec import Op
-from gradplan.vocabulary import NUMERICS_VERSION, KernelError, Unsupported
+from gradplan._ffi import tvm_ffi
+from gradplan.declaration import Descriptor, Op
+from gradplan.engines import BoundKernel
+from gradplan.engines.cpu import load
+from gradplan.plan import Plan, plan_class
+from gradplan.tensors import CPU_DEVICE, View
+from gradplan.vocabulary import NUMERICS_VERSION, ElementKind, KernelError, Unsupported
 
-_published: dict[int, tuple[Op, Descriptor]] = {}
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+"""What JAX compiles for; devices are called the same."""
+_HERE = "cpu"
+_published: dict[int, str] = {}
 _lock = threading.Lock()
 
 
 @functools.cache
-def _target(op: Op) -> str:
+def _target(op: Op, platform: str, takes_stream: bool) -> str:
     """The name under which XLA finds the kernels of an op."""
-    name = f"gradplan.{op.name}"
+    name = f"gradplan.{op.name}{'.on_stream' if takes_stream else ''}"
     run = load().gradplan_published_runner()
+    arguments = ["attrs.problem", "args", "rets", *["ctx.stream"] * takes_stream]
+    known = platform if platform == _HERE else "gpu"
     try:
-        jax_tvm_ffi.register_ffi_target(
-            name, run, ["attrs.problem", "args", "rets"], platform="cpu"
-        )
+        jax_tvm_ffi.register_ffi_target(name, run, arguments, platform=known)
     except jax.errors.JaxRuntimeError as error:  # XLA compares the versions of the interface
         raise Unsupported(
             f"gradplan.jax: JAX {jax.__version__} does not go with the installed jax-tvm-ffi "
@@ -38,27 +45,96 @@ def _target(op: Op) -> str:
     return name
 
 
-def _number(op: Op, desc: Descriptor) -> int:
-    """A digest, not a counter: a program from JAX's compilation cache was numbered by another
-    process, and must mean the same kernel in this one."""
-    text = f"{NUMERICS_VERSION} {op.name} {desc!r}"
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+def _select(op: Op, desc: Descriptor, platform: str) -> Plan[Any]:
+    try:
+        return plan_class(op).select(desc, device=platform)
+    except Unsupported as error:
+        if platform == _HERE:
+            raise
+        raise Unsupported(
+            f"gradplan.jax: {op.function_for(desc).name}: expected arrays on the CPU; got a program "
+            f"for {platform}. Move them there with jax.device_put(x, jax.devices('cpu')[0])\n"
+            f"{error}"
+        ) from None
 
 
-def _publish(op: Op, desc: Descriptor) -> int:
-    number = _number(op, desc)
+def _publish(plan: Plan[Any], missing: Sequence[int]) -> int:
+    """Makes a plan's kernel known under a number; `missing` operands are left out of calls.
+
+    The number is a digest, not a counter: a program from JAX's compilation cache was numbered by
+    another process, and must mean the same kernel in this one.
+    """
+    problem = f"{NUMERICS_VERSION} {plan.engine} {plan.device} {plan.op.name} {plan.descriptor!r}"
+    problem += "".join(f" -{position}" for position in missing)
+    digest = hashlib.blake2b(problem.encode(), digest_size=8).digest()
+    number = int.from_bytes(digest, "little", signed=True)
     with _lock:
         if number not in _published:
-            function, _, _ = CpuEngine().bound(op, desc)
-            load().gradplan_publish(number, function)
-            _published[number] = op, desc
-        elif _published[number] != (op, desc):
-            raise KernelError(f"{desc} and {_published[number][1]} have the same digest")
+            load().gradplan_publish(number, _callable(plan, missing))
+            _published[number] = problem
+        elif _published[number] != problem:
+            raise KernelError(f"{problem} and {_published[number]} have the same digest")
     return number
 
 
-def lower(ctx: Any, *args: Any, op: Op, desc: Descriptor) -> Any:
-    """The call of a kernel in a program for the CPU. Buffers come row-major, as by default."""
-    rule = jax.ffi.ffi_lowering(_target(op))
-    return rule(ctx, *args, problem=np.int64(_publish(op, desc)))
+def _callable(plan: Plan[Any], missing: Sequence[int]) -> Any:
+    """What XLA calls with its buffers."""
+    kernel = plan._kernel
+    if kernel.ffi is None:
+        return tvm_ffi().convert(_with_none(_on_arrays(plan, kernel), missing))
+    return tvm_ffi().convert(_with_none(kernel.ffi, missing)) if missing else kernel.ffi
+
+
+def _with_none(function: Callable[..., Any], missing: Sequence[int]) -> Callable[..., Any]:
+    """`function`, with None for the tensors that a call does without."""
+
+    def call(*tensors: Any) -> None:
+        given = list(tensors)
+        for position in missing:
+            given.insert(position, None)
+        function(*given)
+
+    return call
+
+
+def _on_arrays(plan: Plan[Any], kernel: BoundKernel) -> Callable[..., Any]:
+    """A kernel in Python on XLA's buffers, which are there only for as long as the call lasts."""
+    if plan.device != _HERE:
+        raise Unsupported(f"{plan.op.plan_name}: the engine {plan.engine} has no kernels for XLA")
+
+    def call(*tensors: Any) -> None:
+        kernel.run(*(None if x is None else _array(x) for x in tensors), None)
+
+    return call
+
+
+def _array(x: Any) -> Any:
+    """XLA's buffer as an ndarray. It cannot be exported: it belongs to nobody that DLPack knows."""
+    name = str(x.dtype)
+    kind = ElementKind.from_dtype_name(name)
+    assert kind is not None
+    view = View(tuple(x.shape), tuple(x.strides), name, CPU_DEVICE, x.data_ptr(), x)
+    return view.array(kind.dtype)
+
+
+def lower(
+    ctx: Any,
+    args: Sequence[Any],
+    platform: str,
+    op: Op,
+    desc: Descriptor,
+    given: Sequence[str],
+    made: Sequence[str],
+) -> Any:
+    """The call of a kernel in a program. Buffers come row-major, as by default.
+
+    `given` and `made` are the names of the arguments and of the results.
+    """
+    operands = [o.name for o in op.operands(desc)]
+    order = [given.index(name) for name in operands if name in given]
+    missing = [i for i, name in enumerate(operands) if name not in given and name not in made]
+    plan = _select(op, desc, platform)
+    number = _publish(plan, missing)
+    rule = jax.ffi.ffi_lowering(_target(op, platform, plan._kernel.takes_stream))
+    ctx = ctx.replace(avals_in=[ctx.avals_in[i] for i in order])
+    return rule(ctx, *(args[i] for i in order), problem=np.int64(number))
