@@ -15,10 +15,9 @@ import gradplan as gp
 from gradplan import certify as work
 from gradplan.cases import FLAVOURS, cases, floats, hashed
 from gradplan.cli import main
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import OPS, Descriptor, Op
 from gradplan.engines import BoundKernel, registered
 from gradplan.engines.cpu import CpuEngine, supported_isas
-from gradplan.spec import OPS, Op
 
 HASHED = ["960e8fae57be8995", "828ad0c8ea48e4f7"]
 VALUES = "b953b28e82ae5c5f71f5ab9aa21183c4a92f29075ac7825d03e6ae4b8b0dfaa3"

@@ -64,7 +64,7 @@ class Results:
             "gradplan": gradplan.__version__,
             "quick": self.quick,
             "machine": machine(),
-            "peers": {p.name: version_of(p.distribution) for p in PEERS if p.installed()},
+            "peers": {p.name: version_of(p.name) for p in PEERS if p.installed()},
             "cells": [m.as_json() for m in self.cells],
             "calls": [m.as_json() for m in self.calls],
             "nanoseconds_per_element": self.per_element(),
