@@ -171,9 +171,9 @@ def test_info_shows_devices_and_what_only_the_reference_serves() -> None:
     """An op declared at run time: a declaration and a reference, nothing else."""
     done = run_python(_DOUBLED).stdout
     engines = [line for line in done.splitlines() if line.startswith("engine ")]
-    assert engines[0].startswith("engine cpu        cpu: ")
-    assert engines[1].startswith("engine cuda       cuda: ")
-    assert engines[2].startswith("engine reference  cpu: any (only when asked for, and for ops")
+    assert engines[0].startswith("engine cpu        on cpu: ")
+    assert engines[1].startswith("engine cuda       on cuda: not here, ")
+    assert engines[2].startswith("engine reference  on cpu: any (only when asked for, and for ops")
     rows = {line.split()[1]: line for line in done.splitlines() if "Plan " in line}
     assert "f16 bf16 f32 f64  reference (no kernel)  " in rows["doubled"]
     assert "f16 bf16 f32 f64  cpu  " in rows["cumsum"]

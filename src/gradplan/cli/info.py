@@ -115,9 +115,9 @@ def show(out: Console, facts: dict[str, Any]) -> None:
     head.add_row("threads", str(where["threads"]))
     head.add_row("Python", f"{where['python']}, " + _versions(facts["requirements"]))
     for name, engine in facts["engines"].items():
-        state = f"{engine['arch']}" if engine["available"] else f"not here: {engine['reason']}"
+        state = engine["arch"] if engine["available"] else f"not here, {engine['reason']}"
         devices = ", ".join(engine["devices"])
-        head.add_row(f"engine {name}", escape(f"{devices}: {state}{_when(engine)}"))
+        head.add_row(f"engine {name}", escape(f"on {devices}: {state}{_when(engine)}"))
     for name, bridge in facts["bridges"].items():
         state = "" if bridge["available"] else "not available: "
         head.add_row(f"bridge {name}", state + _versions(bridge["versions"]))
