@@ -55,7 +55,7 @@ test: $(INSTALLED) $(TESTABLE) ## run the test suite against the installed packa
 
 lint: $(INSTALLED) $(TESTABLE) ## check style and types
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@echo "== stubs" && $(BIN)/python tools/stubs.py --check
+	@echo "== stubs" && $(BIN)/python tools/stubs.py --check && $(BIN)/python tools/tables.py --check
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== clang-format" && $(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
@@ -63,8 +63,8 @@ format: $(TESTABLE) ## apply the style
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CXX_FILES)
 
-stubs: $(INSTALLED) ## write the type stubs from the declarations
-	@$(BIN)/python tools/stubs.py
+stubs: $(INSTALLED) ## write the type stubs and the tables of the documents from the declarations
+	@$(BIN)/python tools/stubs.py && $(BIN)/python tools/tables.py
 
 exhaustive: $(CREATED) ## check exp and log over all 2^32 floats
 	@$(CMAKE) -B build/exhaustive --log-level=WARNING

@@ -6,18 +6,20 @@ python tools/stubs.py --check    exit with 1 if they are not current
 
 from __future__ import annotations
 
-import inspect
+import enum
 import sys
 import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 sys.path.insert(0, str(SOURCE))  # the declarations of this checkout, installed or not
 
-from gradplan import functional, plans  # noqa: E402
-from gradplan.descriptor import Element, Word  # noqa: E402
-from gradplan.recipes import Signature, docstring  # noqa: E402
-from gradplan.spec import OPS, Op, Tensor  # noqa: E402
+from gradplan import functional, plans, vocabulary  # noqa: E402
+from gradplan.declaration import OPS, FieldInfo, Op, Tensor  # noqa: E402
+from gradplan.declaration.fields import Word  # noqa: E402
+from gradplan.signatures import Parameter, Signature, docstring  # noqa: E402
 
 _WIDTH = 100
 _NOTE = "# Written by tools/stubs.py from the declarations; do not edit.\n"
@@ -34,12 +36,21 @@ def _call(head: str, arguments: list[str], returns: str, tail: str = "") -> str:
     return f"{first}\n{body}{pad}) -> {returns}: ...\n"
 
 
-def _returns(outputs: tuple[Tensor, ...]) -> str:
+def _returns(outputs: Sequence[Tensor]) -> str:
+    if any(t.when is not None for t in outputs):
+        return "Any"  # how many there are depends on the descriptor
     return "T" if len(outputs) == 1 else f"tuple[{', '.join('T' for _ in outputs)}]"
 
 
-def _tensor_type(tensor: Tensor) -> str:
-    return "SupportsDLPack" if tensor.index else "T"
+def _tensor(name: str, tensor: Tensor, *, required: bool) -> str:
+    # Indices may be of any framework; results are of the first argument's.
+    kind = "SupportsDLPack" if tensor.index and tensor.is_input else "T"
+    return f"{name}: {kind}" if required else f"{name}: {kind} | None = None"
+
+
+def _words(infos: Iterable[FieldInfo]) -> set[str]:
+    """The enumerations that fields hold."""
+    return {i.field.stores for i in infos if hasattr(vocabulary, i.field.stores)}
 
 
 def _imports(words: set[str], *, plans: bool) -> str:
@@ -50,23 +61,25 @@ def _imports(words: set[str], *, plans: bool) -> str:
     lines.append("")
     if plans:
         lines += [
-            "from gradplan.descriptor import Descriptor",
+            "from gradplan.declaration import Descriptor, Op",
             "from gradplan.functional import SupportsDLPack, T",
             "from gradplan.plan import Plan",
-            "from gradplan.spec import Op",
         ]
         words |= {"PlanPreference"}
     else:
-        lines.append("from gradplan.recipes import Signature")
+        lines.append("from gradplan.signatures import Signature")
     lines.append(f"from gradplan.vocabulary import {', '.join(sorted(words))}")
     return "\n".join(lines) + "\n"
 
 
 def _function(signature: Signature) -> str:
-    arguments = [f"{t.function_name}: {_tensor_type(t)}" for t in signature.inputs]
-    for p in signature.parameters:
-        default = "" if p.default is inspect.Parameter.empty else f" = {_literal(p.default)}"
-        arguments.append(f"{p.name}: {p.info.field.accepts}{default}")
+    arguments = []
+    for name, argument in signature.arguments:
+        if isinstance(argument, Parameter):
+            default = "" if argument.required else f" = {_literal(argument.default)}"
+            arguments.append(f"{name}: {argument.info.field.accepts}{default}")
+        else:
+            arguments.append(_tensor(name, argument, required=not argument.optional))
     out = _returns(signature.outputs)
     arguments += ["*", f"out: {out} | None = None"]
     declared = _call(f"def {signature.function.name}", arguments, out)
@@ -80,12 +93,7 @@ def _literal(value: object) -> str:
 
 def functional_stub() -> str:
     signatures = list(functional.SIGNATURES.values())
-    words = {
-        p.info.field.stores
-        for s in signatures
-        for p in s.parameters
-        if isinstance(p.info.field, Word)
-    }
+    words = _words(p.info for s in signatures for p in s.parameters)
     names = "".join(f'    "{name}",\n' for name in functional.__all__)
     parts = [
         _NOTE,
@@ -105,10 +113,10 @@ def _descriptor(op: Op) -> str:
     arguments = ["self", "*"]
     for i in op.fields:
         accepts = i.field.accepts
-        if isinstance(i.field, Element):
-            accepts = i.field.accepts_of(op.descriptor.elements)
-        default = "" if i.required else f" = {'...' if isinstance(i.field, Word) else i.default}"
-        arguments.append(f"{i.name}: {accepts}{default}")
+        if i.name == "element":
+            accepts = cast(Word, i.field).accepts_of(op.descriptor.elements)
+        default = "..." if isinstance(i.default, enum.Enum) else i.default
+        arguments.append(f"{i.name}: {accepts}" + ("" if i.required else f" = {default}"))
     return f"\nclass {op.descriptor.__name__}(Descriptor):\n{fields}" + _call(
         "    def __init__", arguments, "None"
     )
@@ -116,13 +124,13 @@ def _descriptor(op: Op) -> str:
 
 def _plan(op: Op) -> str:
     descriptor = op.descriptor.__name__
-    required = [f"{t.name}: {_tensor_type(t)}" for t in op.inputs if t.when is None]
-    optional = [f"{t.name}: T | None = None" for t in op.inputs if t.when is not None]
-    optional += [f"{t.name}: T | None = None" for t in op.outputs]
+    always = [t for t in op.inputs if t.when is None and not t.optional]
+    required = [_tensor(t.name, t, required=True) for t in always]
+    optional = [_tensor(t.name, t, required=False) for t in op.tensors if t not in always]
     optional += ["workspace: Any = None", "stream: Any = None"]
     arguments = ["self", "*", *required, *optional]
     ignore = "  # type: ignore[override]"
-    select = ["cls", f"desc: {descriptor}", "prefer: PlanPreference = ..."]
+    select = ["cls", f"desc: {descriptor}", "prefer: PlanPreference = ...", 'device: str = "cpu"']
     return (
         f"\nclass {op.plan_name}(Plan[{descriptor}]):\n"
         "    op: ClassVar[Op]\n"
@@ -134,7 +142,7 @@ def _plan(op: Op) -> str:
 
 
 def plans_stub() -> str:
-    words = {i.field.stores for op in OPS.values() for i in op.fields if isinstance(i.field, Word)}
+    words = _words(i for op in OPS.values() for i in op.fields)
     names = "".join(f'    "{name}",\n' for name in plans.__all__)
     parts = [_NOTE, _imports(words, plans=True), f"\n__all__ = [\n{names}]\n"]
     for op in OPS.values():
@@ -142,23 +150,18 @@ def plans_stub() -> str:
     return "".join(parts)
 
 
-STUBS = {"functional.pyi": functional_stub, "plans.pyi": plans_stub}
-
-
-def main() -> int:
-    stale = []
-    for name, make in STUBS.items():
-        path, text = SOURCE / "gradplan" / name, make()
-        if not path.exists() or path.read_text() != text:
-            stale.append(name)
-            if "--check" not in sys.argv:
-                path.write_text(text)
-    if stale:
-        print(
-            ("stale, run `make stubs`: " if "--check" in sys.argv else "wrote ") + ", ".join(stale)
-        )
-    return int(bool(stale) and "--check" in sys.argv)
+def write(files: Mapping[Path, str]) -> int:
+    """Writes what is not current; with `--check` only says so and returns 1."""
+    check = "--check" in sys.argv
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        print("stale, run `make stubs`:" if check else "wrote", path.name)
+        if not check:
+            path.write_text(files[path])
+    return int(check and bool(stale))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    package = SOURCE / "gradplan"
+    stubs = {"functional.pyi": functional_stub(), "plans.pyi": plans_stub()}
+    sys.exit(write({package / name: text for name, text in stubs.items()}))

@@ -1,11 +1,11 @@
-// Checks exp and log of elementary.h: f32 over all 2^32 inputs, f64 over a fixed sample.
+// Checks exp and log of lanes/exp_log.h: f32 over all 2^32 inputs, f64 over a fixed sample.
 //
 // Prints JSON to stdout (maximum error in ulp against the real value, misroundings, a digest of all
 // outputs) and progress to stderr; exits with 1 if a bound or a special value fails. The outputs
 // are digested in the order of the inputs, so neither the number of threads nor the instruction set
 // of the build may change a digest.
 //
-//   g++ -O3 -std=c++20 -march=x86-64-v3 -ffp-contract=off -fopenmp csrc/tools/exhaustive.cc
+//   g++ -O3 -std=c++20 -march=x86-64-v3 -ffp-contract=off -fopenmp -Icsrc csrc/tools/exhaustive.cc
 //
 // What stands for the real value. f32: the C library's double function (its error is 2^-28 of an
 // f32 ulp), replaced by the long double one where the value lies within 2^-20 ulp of the middle of
@@ -21,11 +21,11 @@
 #include <optional>
 #include <vector>
 
-#include "../elementary.h"
+#include "lanes/exp_log.h"
 
 static_assert(LDBL_MANT_DIG >= 64, "the oracle needs a long double wider than double");
 
-namespace gradplan {
+namespace gradplan::lanes {
 namespace {
 
 constexpr double kLimitF32 = 1.0;
@@ -306,6 +306,6 @@ int main() {
 }
 
 }  // namespace
-}  // namespace gradplan
+}  // namespace gradplan::lanes
 
-int main() { return gradplan::main(); }
+int main() { return gradplan::lanes::main(); }

@@ -1,7 +1,7 @@
 # Written by tools/stubs.py from the declarations; do not edit.
 from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
-from gradplan.recipes import Signature
+from gradplan.signatures import Signature
 from gradplan.vocabulary import Bounds, Ties
 
 class SupportsDLPack(Protocol):

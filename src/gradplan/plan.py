@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from gradplan.calls import make_calls, reject
 from gradplan.declaration import Descriptor, Op, Role
 from gradplan.engines import ENGINES, Engine, on_change
-from gradplan.engines.checks import checked
+from gradplan.engines.checks import CallChecks
 from gradplan.tensors import readable, tensor_name, writable
 from gradplan.vocabulary import (
     INDICES,
@@ -102,7 +102,7 @@ class Plan(Generic[D]):
             adapt = readable if operand.is_input else writable
             what = tensor_name(self.op.plan_name, operand.name)
             given.append(None if x is None else adapt(x, what))
-        checked(self.op.plan_name, self._operands, given)
+        CallChecks(self.op.plan_name, self._operands, self.device)(given, workspace)
 
     def run(self, *, workspace: Any = None, stream: Any = None, **tensors: Any) -> Any:
         """Runs the kernel on tensors given by name and returns the output, or a tuple of them.

@@ -2,10 +2,9 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex
 
-from gradplan.descriptor import Descriptor
+from gradplan.declaration import Descriptor, Op
 from gradplan.functional import SupportsDLPack, T
 from gradplan.plan import Plan
-from gradplan.spec import Op
 from gradplan.vocabulary import BinaryKind, Bounds, ElementKind, PlanPreference, ScanKind, Ties
 
 __all__ = [
@@ -54,6 +53,7 @@ class BinaryParamPlan(Plan[BinaryParamDescriptor]):
         cls,
         desc: BinaryParamDescriptor,
         prefer: PlanPreference = ...,
+        device: str = "cpu",
     ) -> BinaryParamPlan: ...
     def can_implement(  # type: ignore[override]
         self,
@@ -95,6 +95,7 @@ class BinaryParamBackwardPlan(Plan[BinaryParamBackwardDescriptor]):
         cls,
         desc: BinaryParamBackwardDescriptor,
         prefer: PlanPreference = ...,
+        device: str = "cpu",
     ) -> BinaryParamBackwardPlan: ...
     def can_implement(  # type: ignore[override]
         self,
@@ -136,7 +137,12 @@ class EmbeddingDescriptor(Descriptor):
 class EmbeddingPlan(Plan[EmbeddingDescriptor]):
     op: ClassVar[Op]
     @classmethod
-    def select(cls, desc: EmbeddingDescriptor, prefer: PlanPreference = ...) -> EmbeddingPlan: ...
+    def select(
+        cls,
+        desc: EmbeddingDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> EmbeddingPlan: ...
     def can_implement(  # type: ignore[override]
         self,
         *,
@@ -183,6 +189,7 @@ class EmbeddingBackwardPlan(Plan[EmbeddingBackwardDescriptor]):
         cls,
         desc: EmbeddingBackwardDescriptor,
         prefer: PlanPreference = ...,
+        device: str = "cpu",
     ) -> EmbeddingBackwardPlan: ...
     def can_implement(  # type: ignore[override]
         self,
@@ -222,7 +229,12 @@ class ScanDescriptor(Descriptor):
 class ScanPlan(Plan[ScanDescriptor]):
     op: ClassVar[Op]
     @classmethod
-    def select(cls, desc: ScanDescriptor, prefer: PlanPreference = ...) -> ScanPlan: ...
+    def select(
+        cls,
+        desc: ScanDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPlan: ...
     def can_implement(  # type: ignore[override]
         self,
         *,
@@ -265,6 +277,7 @@ class ScanBackwardPlan(Plan[ScanBackwardDescriptor]):
         cls,
         desc: ScanBackwardDescriptor,
         prefer: PlanPreference = ...,
+        device: str = "cpu",
     ) -> ScanBackwardPlan: ...
     def can_implement(  # type: ignore[override]
         self,
@@ -306,7 +319,12 @@ class SegmentSumDescriptor(Descriptor):
 class SegmentSumPlan(Plan[SegmentSumDescriptor]):
     op: ClassVar[Op]
     @classmethod
-    def select(cls, desc: SegmentSumDescriptor, prefer: PlanPreference = ...) -> SegmentSumPlan: ...
+    def select(
+        cls,
+        desc: SegmentSumDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentSumPlan: ...
     def can_implement(  # type: ignore[override]
         self,
         *,
@@ -349,6 +367,7 @@ class UnsortedSegmentSumPlan(Plan[UnsortedSegmentSumDescriptor]):
         cls,
         desc: UnsortedSegmentSumDescriptor,
         prefer: PlanPreference = ...,
+        device: str = "cpu",
     ) -> UnsortedSegmentSumPlan: ...
     def can_implement(  # type: ignore[override]
         self,
@@ -392,6 +411,7 @@ class SegmentSumBackwardPlan(Plan[SegmentSumBackwardDescriptor]):
         cls,
         desc: SegmentSumBackwardDescriptor,
         prefer: PlanPreference = ...,
+        device: str = "cpu",
     ) -> SegmentSumBackwardPlan: ...
     def can_implement(  # type: ignore[override]
         self,
@@ -427,7 +447,12 @@ class SparsemaxDescriptor(Descriptor):
 class SparsemaxPlan(Plan[SparsemaxDescriptor]):
     op: ClassVar[Op]
     @classmethod
-    def select(cls, desc: SparsemaxDescriptor, prefer: PlanPreference = ...) -> SparsemaxPlan: ...
+    def select(
+        cls,
+        desc: SparsemaxDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SparsemaxPlan: ...
     def can_implement(  # type: ignore[override]
         self,
         *,
@@ -464,6 +489,7 @@ class SparsemaxBackwardPlan(Plan[SparsemaxBackwardDescriptor]):
         cls,
         desc: SparsemaxBackwardDescriptor,
         prefer: PlanPreference = ...,
+        device: str = "cpu",
     ) -> SparsemaxBackwardPlan: ...
     def can_implement(  # type: ignore[override]
         self,

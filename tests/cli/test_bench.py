@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from board_sample import sample_results
 from gradplan.spec import OPS
 
-from gradplan.bench import board, data, markdown, measure, results
-from gradplan.bench.board import Cell, Problem, Row
-from gradplan.bench.peers import PEERS, Peer
+from gradplan.bench import board, data, jax_bridge, markdown, measure, results, torch_bridge
+from gradplan.bench.board import Cell, Problem
+from gradplan.bench.peers import PEERS, Library
 from gradplan.cli import main
+from gradplan.declaration import OPS, Figure
 from gradplan.plan import plan_class
 from gradplan.vocabulary import FLOATS, ElementKind
 
@@ -31,11 +33,14 @@ def small_cells() -> list[Cell]:
 @pytest.fixture
 def small_board(monkeypatch: pytest.MonkeyPatch) -> None:
     """The board with problems and efforts of no size."""
-    rows = (
-        Row(("cumsum", "lerp"), SMALL_PROBLEM, 0.75, "torch", 5),
-        Row(("segment_sum",), SMALL_PROBLEM, 1e-9, "torch", 1e9),
-    )
-    monkeypatch.setattr(board, "BOARD", rows)
+    reachable, not_so = Figure("small", 0.75, "torch", 5), Figure("small", 1e-9, "torch", 1e9)
+    figures = {"cumsum": reachable, "lerp": reachable, "segment_sum": not_so}
+    functions = {
+        name: (op, dataclasses.replace(f, figures=(figures[name],) if name in figures else ()))
+        for name, (op, f) in board.functions().items()
+    }
+    monkeypatch.setattr(board, "functions", lambda: functions)
+    monkeypatch.setattr(board, "PROBLEMS", {"small": SMALL_PROBLEM})
     monkeypatch.setattr(results, "SIZES", (2**8, 2**10))
     monkeypatch.setattr(results, "_QUICK_SIZES", (2**8,))
     # JAX compiles for a second per cell; that its calls work is tested below.
@@ -95,18 +100,24 @@ def test_distributions_of_indices() -> None:
 # Peers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-def test_peers_compute_the_same(peer: Peer) -> None:
+def test_figures_name_problems_and_peers() -> None:
+    libraries = {peer.name for peer in PEERS}
+    for _, function in board.functions().values():
+        assert {figure.problem for figure in function.figures} <= set(board.PROBLEMS)
+        assert {figure.peer for figure in function.figures} <= libraries
+        assert {peer.library for peer in function.peers} <= libraries
+
+
+def compared(library: Library) -> int:
     """The comparison is fair only if they do our work."""
-    pytest.importorskip(peer.name)
-    compared = 0
+    count = 0
     for cell in small_cells():
         tensors = data.tensors(cell)
         operands = cell.op.operands(cell.descriptor())
         outputs = [o.name for o in operands if not o.is_input]
         plan_class(cell.op).select(cell.descriptor()).run(**tensors)
         ours = [tensors[name].copy() for name in outputs]
-        call = peer.calls(cell, tensors)
+        call = library.calls(cell, tensors)
         if call is None or cell.function.name == "sparsemax_backward":
             continue  # entmax's is that of its own forward
         theirs = call()
@@ -115,8 +126,33 @@ def test_peers_compute_the_same(peer: Peer) -> None:
             np.testing.assert_allclose(
                 np.asarray(got), want, rtol=1e-4, atol=1e-5, err_msg=f"{cell.name} {name}"
             )
-        compared += 1
-    assert compared == {"torch": 17, "jax": 17, "entmax": 1}[peer.name]
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+def test_peers_compute_the_same(peer: Library) -> None:
+    pytest.importorskip(peer.name)
+    assert compared(peer) == {"torch": 17, "jax": 17, "entmax": 1}[peer.name]
+
+
+@pytest.mark.parametrize("bridge", [torch_bridge.Bridge(), jax_bridge.Bridge(), jax_bridge.Jax()])
+def test_bridges_and_what_they_are_measured_against_compute_the_same(bridge: Library) -> None:
+    pytest.importorskip(bridge.name)
+    assert compared(bridge) == 18
+
+
+def test_a_gradient_through_the_peer_of_its_forward() -> None:
+    """What the gradient does not have may be any tensor: the result does not depend on it."""
+    pytest.importorskip("torch")
+    op, function = board.functions()["segment_sum_backward"]
+    cell = Cell(op, dataclasses.replace(function, peers=()), ElementKind.F32, SMALL_PROBLEM)
+    tensors = data.tensors(cell)
+    call = PEERS[0].calls(cell, tensors)
+    assert call is not None
+    (got,) = call()
+    want = plan_class(op).select(cell.descriptor()).run(**tensors)
+    np.testing.assert_array_equal(np.asarray(got), want)
 
 
 # Measuring -----------------------------------------------------------------------------------
@@ -140,13 +176,11 @@ def test_scores_and_shortfalls() -> None:
 
 
 def test_a_peer_that_cannot_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Limited(Peer):
-        name = distribution = "numpy"
-
+    class Limited(Library):
         def calls(self, cell: Cell, tensors: Any) -> Any:
             raise TypeError("not this element type\nand more")
 
-    monkeypatch.setattr(measure, "PEERS", (Limited(),))
+    monkeypatch.setattr(measure, "PEERS", (Limited("numpy"),))
     found = measure.measure(small_cells()[0], measure.Effort(seconds=1e-3, rounds=1))
     assert found.absent == {"numpy": "TypeError: not this element type"}
     assert found.score is not None

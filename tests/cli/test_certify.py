@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradplan.descriptor import Descriptor
-from gradplan.spec import OPS, Op
 from processes import run_gradplan
 
 import gradplan as gp
 from gradplan import certify as work
 from gradplan.cases import FLAVOURS, cases, floats, hashed
 from gradplan.cli import main
+from gradplan.declaration import OPS, Descriptor, Op
 from gradplan.engines import BoundKernel, registered
 from gradplan.engines.cpu import CpuEngine, supported_isas
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gradplan.spec import OPS
-from processes import run_gradplan
+from processes import run_gradplan, run_python
 
 import gradplan as gp
 from gradplan.cli import main, terminal
+from gradplan.declaration import OPS
 
 COMMANDS = ("info", "certify", "bench")
 
@@ -139,6 +139,44 @@ def test_info_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
     assert functions == {f.name for op in OPS.values() for f in op.functions}
     cumsum = next(plan for plan in facts["plans"] if plan["function"] == "cumsum")
     assert cumsum["elements"]["bf16"] == {"engine": "cpu", "guarantee": "f32.f32.det.stable.all"}
+
+
+_DOUBLED = """
+from typing import Annotated
+from gradplan.cli import main
+from gradplan.declaration import Descriptor, Function, Op, Shape, reads, writes
+from gradplan.reference import operation
+from gradplan.vocabulary import ElementKind, OpCategory
+
+class DoubledDescriptor(Descriptor):
+    shape: Annotated[Shape, "the shape"]
+    element: Annotated[ElementKind, "the element type"]
+
+@operation
+def doubled(x):
+    return x + x
+
+Op(
+    DoubledDescriptor,
+    OpCategory.BINARY,
+    "Twice the input.",
+    tensors=(reads("x", "shape", doc="x"), writes("y", "shape", doc="y")),
+    functions=(Function("doubled", "Twice the input."),),
+)
+main(["info"])
+"""
+
+
+def test_info_shows_devices_and_what_only_the_reference_serves() -> None:
+    """An op declared at run time: a declaration and a reference, nothing else."""
+    done = run_python(_DOUBLED).stdout
+    engines = [line for line in done.splitlines() if line.startswith("engine ")]
+    assert engines[0].startswith("engine cpu        on cpu: ")
+    assert engines[1].startswith("engine cuda       on cuda: not here, ")
+    assert engines[2].startswith("engine reference  on cpu: any (only when asked for, and for ops")
+    rows = {line.split()[1]: line for line in done.splitlines() if "Plan " in line}
+    assert "f16 bf16 f32 f64  reference (no kernel)  " in rows["doubled"]
+    assert "f16 bf16 f32 f64  cpu  " in rows["cumsum"]
 
 
 def test_info_follows_the_environment() -> None:

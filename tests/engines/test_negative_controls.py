@@ -44,43 +44,25 @@ def _ordinary(case: Any) -> bool:
 
 
 class Build:
-    """The kernels of one family, compiled here: seconds instead of minutes for all of them."""
+    """A library of one kernel, compiled here: seconds instead of minutes for all of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
         isa = cpu.isa()
         info = tvm_ffi().libinfo
-        self.library = Path(info.find_libtvm_ffi())
-        self.flags = ["-std=gnu++20", "-fPIC", "-fopenmp", "-w", f"-I{SOURCES}"]
+        self.flags = ["-std=gnu++20", "-fPIC", "-fvisibility=hidden", "-w", f"-I{SOURCES}"]
         self.flags += [f"-I{path}" for path in info.include_paths()]
         self.flags += [f'-DGRADPLAN_ISA="{isa}"', f"-march={isa}" if "x86" in isa else "-DNEON"]
+        self.linking = ["-shared"]
+        for library in (cpu.LIBRARIES / "libgradplan_common.so", info.find_libtvm_ffi()):
+            self.linking += [str(library), f"-Wl,-rpath,{Path(library).parent}"]
 
-    def compile(self, name: str, source: Path, *flags: str) -> Path:
-        result = self.folder / f"{name}.o"
-        command = [str(self.compiler), *self.flags, *flags, "-c", str(source), "-o", str(result)]
-        subprocess.run(command, check=True)
-        return result
-
-    def shared_objects(self) -> list[Path]:
-        """What every library has; the other families' kernels are left out."""
-        export = SOURCES / "export.cc"
-        families = set(re.findall(r"\b\w+_kernels\b", export.read_text())) - {"lerp_kernels"}
-        rest = self.folder / "rest.cc"
-        lines = [f"std::vector<KernelDefinition> {name}() {{ return {{}}; }}" for name in families]
-        rest.write_text(
-            '#include "contract.h"\nnamespace gradplan {\n' + "\n".join(lines) + "\n}\n"
-        )
-        names = ["export", "contract", "overlap", "parallel"]
-        objects = [self.compile(name, SOURCES / f"{name}.cc", "-O0") for name in names]
-        return [*objects, self.compile("rest", rest, "-O0")]
-
-    def link(self, name: str, objects: list[Path]) -> Any:
+    def load(self, name: str, kernel: Path, *flags: str) -> Any:
         target = self.folder / f"lib{name}.so"
-        folder = self.library.parent
-        linking = [f"-L{folder}", "-ltvm_ffi", f"-Wl,-rpath,{folder}", "-fopenmp"]
-        command = [str(self.compiler), "-shared", *map(str, objects), *linking, "-o", str(target)]
-        subprocess.run(command, check=True)
+        sources = [str(kernel), str(SOURCES / "ffi/per_isa/library.cc")]
+        command = [str(self.compiler), *self.flags, *flags, *sources, *self.linking]
+        subprocess.run([*command, "-o", str(target)], check=True)
         return tvm_ffi().load_module(str(target))
 
 
@@ -92,14 +74,11 @@ def lerp_builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     build = Build(tmp_path_factory.mktemp("contraction"))
     if build.compiler is None:
         pytest.skip("no C++ compiler (the package needs one to be built)")
-    shared = build.shared_objects()
-    libraries = {}
-    for contract in ("off", "fast"):
-        lerp = build.compile(
-            f"lerp_{contract}", SOURCES / "lerp.cc", "-O2", f"-ffp-contract={contract}"
-        )
-        libraries[contract] = build.link(contract, [*shared, lerp])
-    return libraries
+    lerp = SOURCES / "pointwise/lerp.cc"
+    return {
+        contract: build.load(contract, lerp, "-O2", f"-ffp-contract={contract}")
+        for contract in ("off", "fast")
+    }
 
 
 @pytest.mark.parametrize("contract", ["off", "fast"])

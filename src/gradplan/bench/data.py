@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradplan.bench.board import Cell
-from gradplan.cases import Array, forward_results, saved_results
-from gradplan.declaration import Operand, Role
+from gradplan.cases import Array, forward_results, pointers, saved_results
+from gradplan.declaration import Descriptor, Op, Operand, Role, Tensor
 from gradplan.vocabulary import ElementKind, PlanPreference
 
 ALIGNMENT = 64  # that of PyTorch and JAX; NumPy gives 16
@@ -53,24 +53,30 @@ def row_numbers(count: int, extent: int, how: str, *, ascending: bool) -> Array:
     return out
 
 
+def _indices(op: Op, tensor: Tensor, desc: Descriptor, how: str) -> Array:
+    shape, extent = tensor.shape(desc), op.choices_of(tensor, desc)
+    if tensor.pointers:
+        return pointers(tensor.name, shape[0] - 1, extent)
+    return row_numbers(math.prod(shape), extent, how, ascending=tensor.ascending).reshape(shape)
+
+
 def tensors(cell: Cell) -> dict[str, Array]:
     """Everything that `run` takes, outputs included."""
     op, desc = cell.op, cell.descriptor()
-    declared = {t.name: t for t in op.tensors}
     operands = op.operands(desc)
     saved = saved_results(op, desc)
-    near_one = "cumprod" in cell.function.fixed.values()
     made: dict[str, Array] = {}
     for o in operands:
-        if declared[o.name].index:
-            count, extent, _ = cell.problem.rows
-            ascending = declared[o.name].ascending
-            made[o.name] = row_numbers(count, extent, cell.problem.ids, ascending=ascending)
-        elif o.role is Role.OUT:
+        if o.name in saved:
+            continue
+        tensor = op.tensor_named[o.name]
+        if o.role is Role.OUT:
             made[o.name] = empty(o.shape, o.kinds[0].dtype)
             made[o.name].fill(0)  # page faults now, not in the measurement
-        elif o.name not in saved:
-            made[o.name] = normal(o.shape, o.kinds[0], near_one=near_one)
+        elif tensor.index:
+            made[o.name] = _indices(op, tensor, desc, cell.problem.ids)
+        else:
+            made[o.name] = normal(o.shape, o.kinds[0], near_one=cell.function.near_one)
     if saved:
         inputs = {o.name: made[o.name] for o in operands if o.is_input and o.name in made}
         for name, value in forward_results(op, desc, inputs, PlanPreference()).items():

@@ -7,22 +7,20 @@ only: times belong to a machine.
 from __future__ import annotations
 
 import argparse
-import functools
-from collections.abc import Iterator, Mapping
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from rich.console import Console
 from rich.table import Table
 
 from gradplan.bench import data
 from gradplan.bench.board import Cell, board_cells, call_cells
+from gradplan.bench.bridges import bridge_peer
 from gradplan.bench.measure import FULL, QUICK, Call, Effort, best_times, per_call
-from gradplan.bench.peers import Jax
+from gradplan.bench.peers import Forward, OnJax, alone
 from gradplan.cases import Array
-from gradplan.jax.problems import Family, Problem, backward, forward
-from gradplan.declaration import OPS
+from gradplan.declaration import Function, Op, Peer
 from gradplan.vocabulary import ElementKind
 
 SMALL_LIMIT = 1.3
@@ -30,67 +28,58 @@ SMALL_LIMIT = 1.3
 _TURNS = 5
 
 
-def problem_of(cell: Cell) -> tuple[Family, Problem]:
-    """The primitive that runs a cell."""
-    desc = cell.descriptor()
-    if cell.op.gradient is not None:
-        return forward, Problem.make(cell.op, desc, {})
-    op = next(o for o in OPS.values() if o.gradient and o.gradient.op == cell.op.name)
-    made: Any = op.descriptor
-    fields = {info.name: getattr(desc, info.name) for info in op.fields}
-    return backward, Problem(op, made(**fields), desc)
+class Jax(OnJax):
+    """JAX's functions, and what has to be written out because it has none."""
+
+    def __init__(self) -> None:
+        super().__init__("jax")
+
+    def peer(self, op: Op, function: Function) -> Peer | None:
+        return next((p for p in function.peers if p.library == self.name), None)
 
 
-def _sparsemax(x: Any) -> Any:
-    """By sorting, as the projections of JAX's ecosystem do it."""
-    z = jnp.sort(x, axis=-1, descending=True)
-    sums = jnp.cumsum(z, axis=-1) - 1
-    count = (z * jnp.arange(1, x.shape[-1] + 1) > sums).sum(-1, keepdims=True)
-    return jnp.maximum(x - jnp.take_along_axis(sums, count - 1, -1) / count, 0)
+class Bridge(Jax):
+    """Ours. Of a gradient only the backward is timed: what it saved is there, as for a plan."""
+
+    def peer(self, op: Op, function: Function) -> Peer | None:
+        return bridge_peer("jax", op, function)
+
+    def gradient(self, forward: Forward, cell: Cell, tensors: Mapping[str, Array]) -> Call:
+        jax = importlib.import_module("jax")
+        given = {name: jax.numpy.asarray(x) for name, x in tensors.items()}
+        leaves = [given[forward.sources[name]] for name in forward.leaves]
+        pull = jax.vjp(lambda *x: forward(given, x), *leaves)[1]
+        saved, tree = jax.tree_util.tree_flatten(pull)
+
+        def backward(saved: list[Any], *cotangents: Any) -> Any:
+            return jax.tree_util.tree_unflatten(tree, saved)(alone(cotangents))
+
+        jitted, cotangents = jax.jit(backward), [given[name] for name in forward.cotangents]
+        return lambda: jax.block_until_ready(jitted(saved, *cotangents))
 
 
-def _sparsemax_backward(dy: Any, y: Any) -> Any:
-    support = y > 0
-    total = jnp.where(support, dy, 0).sum(-1, keepdims=True)
-    return jnp.where(support, dy - total / support.sum(-1, keepdims=True), 0)
-
-
-_OWN = {"sparsemax": _sparsemax, "sparsemax_backward": _sparsemax_backward}
-
-
-def _compiled(function: Any, arrays: list[Any]) -> Call:
-    compiled = jax.jit(function)
-    return lambda: jax.block_until_ready(compiled(*arrays))
-
-
-def contenders(cell: Cell) -> tuple[Call, Call]:
-    """Our call and JAX's, compiled and warm."""
-    tensors: Mapping[str, Array] = data.tensors(cell)
-    operands = cell.op.operands(cell.descriptor())
-    arrays = [jnp.asarray(tensors[o.name]) for o in operands if o.is_input]
-    family, problem = problem_of(cell)
-    ours = _compiled(functools.partial(family, problem), arrays)
-    own = _OWN.get(cell.function.name)
-    theirs = _compiled(own, arrays) if own else Jax().calls(cell, tensors)
-    assert theirs is not None
-    ours()
-    theirs()
-    return ours, theirs
+def contenders(cells: Iterable[Cell]) -> Iterator[tuple[Cell, Call, Call]]:
+    """Our call and JAX's, compiled and warm, of the f32 cells that both have."""
+    for cell in cells:
+        if cell.element is not ElementKind.F32:
+            continue
+        tensors = data.tensors(cell)
+        ours, theirs = Bridge().calls(cell, tensors), Jax().calls(cell, tensors)
+        if ours is not None and theirs is not None:
+            ours(), theirs()
+            yield cell, ours, theirs
 
 
 def large(effort: Effort) -> Iterator[tuple[Cell, float]]:
     """How many times faster than JAX each large cell is."""
-    for cell in board_cells():
-        if cell.element is ElementKind.F32:
-            ours, theirs = contenders(cell)
-            times = best_times({"ours": ours, "theirs": theirs}, effort)
-            yield cell, times["theirs"] / times["ours"]
+    for cell, ours, theirs in contenders(board_cells()):
+        times = best_times({"ours": ours, "theirs": theirs}, effort)
+        yield cell, times["theirs"] / times["ours"]
 
 
 def small(effort: Effort) -> Iterator[tuple[Cell, float]]:
     """How many times as long as JAX's each small call takes."""
-    for cell in call_cells():
-        ours, theirs = contenders(cell)
+    for cell, ours, theirs in contenders(call_cells()):
         turns = [(per_call(ours, effort), per_call(theirs, effort)) for _ in range(_TURNS)]
         yield cell, min(a for a, _ in turns) / min(b for _, b in turns)
 

@@ -8,27 +8,22 @@ from importlib import resources
 from typing import Any
 
 from gradplan.bench import svg
-from gradplan.bench.markdown import power_of_two
-
-Cell = dict[str, Any]
+from gradplan.bench.tables import TEXT, Cell, Entry, Table, peers_in, power_of_two, summary, tables
 
 
 def page(results: dict[str, Any]) -> str:
     """The page for the contents of a `--json` file."""
     cells: list[Cell] = results["cells"]
-    calls: list[Cell] = results["calls"]
-    peers = _peers(results)
-    short = [cell for cell in (*cells, *calls) if cell["short"]]
-    total = len(cells) + len(calls)
+    made = {table.name: table for table in tables(results)}
     parts = [
         "<h1>gradplan: the speed board</h1>",
         f"<p class=soft>{escape(_where(results))}</p>",
-        f"<p class=summary>{total - len(short)} of {total} cells reach their figures.</p>",
+        f"<p class=summary>{summary(results)}.</p>",
         *_scores(cells),
-        *_ratios(cells, peers),
-        *_calls(calls),
+        *_ratios(cells, peers_in(results)),
+        *_calls(made.get("calls")),
         *_sizes(results["nanoseconds_per_element"]),
-        *_table(cells, peers),
+        *_board(made.get("board")),
         "<footer><p>Repeat with <code>gradplan bench --html FILE</code>. Times are the best of "
         "several; absolute times are those of one machine and no claim.</p></footer>",
     ]
@@ -52,7 +47,7 @@ def page(results: dict[str, Any]) -> str:
 def picture(results: dict[str, Any]) -> str:
     """Scores and ratios of the first element type as one SVG."""
     element, cells = next(iter(_by_element(results["cells"]).items()), ("", []))
-    peers = _peers(results)
+    peers = peers_in(results)
     panels = {f"Score against a copy, {element}": _score_plot(element, cells)}
     if peers:
         names = ", ".join(f"{mark} {peer}" for mark, peer in zip(svg.SYMBOLS, peers, strict=False))
@@ -62,11 +57,6 @@ def picture(results: dict[str, Any]) -> str:
 
 def _style() -> str:
     return (resources.files("gradplan.bench") / "page.css").read_text(encoding="utf-8")
-
-
-def _peers(results: dict[str, Any]) -> list[str]:
-    """The peers that were measured."""
-    return [p for p in results["peers"] if any(p in cell["ratios"] for cell in results["cells"])]
 
 
 def _where(results: dict[str, Any]) -> str:
@@ -150,27 +140,11 @@ def _ratios(cells: Sequence[Cell], peers: Sequence[str]) -> Iterable[str]:
     )
 
 
-def _calls(calls: Sequence[Cell]) -> Iterable[str]:
-    if not calls:
-        return
-    yield "<h2>One call</h2>"
-    yield (
-        f"<p>Microseconds of <code>plan.run</code> on {escape(calls[0]['problem'])} f32 with "
-        "outputs given, and how many times faster than the peer's own call.</p>"
-    )
-    peers = list(dict.fromkeys(peer for cell in calls for peer in cell["ratios"]))
-    heads = ["function", "", "", "microseconds", *(f"x {peer}" for peer in peers)]
-    rows = [
-        [
-            _cell(cell["function"]),
-            _cell(""),
-            _cell(""),
-            _cell(f"{cell['seconds']['gradplan'] * 1e6:.1f}"),
-            *(_ratio(cell, peer) for peer in peers),
-        ]
-        for cell in calls
-    ]
-    yield _html_table("calls", heads, rows)
+def _calls(table: Table | None) -> Iterable[str]:
+    if table is not None:
+        yield "<h2>One call</h2>"
+        yield f"<p>{escape(table.title)}; and how many times faster than the peer's own call.</p>"
+        yield _html(table)
 
 
 def _sizes(per_element: dict[str, dict[Any, float]]) -> Iterable[str]:
@@ -192,43 +166,24 @@ def _sizes(per_element: dict[str, dict[Any, float]]) -> Iterable[str]:
     )
 
 
-def _table(cells: Sequence[Cell], peers: Sequence[str]) -> Iterable[str]:
-    if not cells:
-        return
-    yield "<h2>All cells</h2>"
-    yield "<p>Figures to reach in brackets; what falls short is marked.</p>"
-    heads = ["function", "problem", "type", "score", *(f"x {peer}" for peer in peers)]
-    rows = [
-        [
-            _cell(cell["function"]),
-            _cell(cell["problem"]),
-            _cell(cell["element"]),
-            _cell(f"{cell['score']:.2f}", cell["score"], cell["score_wanted"]),
-            *(_ratio(cell, peer) for peer in peers),
-        ]
-        for cell in cells
-    ]
-    yield _html_table("board", heads, rows)
+def _board(table: Table | None) -> Iterable[str]:
+    if table is not None:
+        yield "<h2>All cells</h2>"
+        yield "<p>Figures to reach in brackets; what falls short is marked.</p>"
+        yield _html(table)
 
 
-def _ratio(cell: Cell, peer: str) -> str:
-    ratio = cell["ratios"].get(peer)
-    if ratio is None:
-        return _cell("")
-    return _cell(f"{ratio:.1f}", ratio, cell["ratios_wanted"][peer])
+def _entry(head: str, entry: Entry) -> str:
+    kind = " class=low" if entry.short else " class=text" if head in TEXT else ""
+    wanted = f" <small>({escape(entry.wanted)})</small>" if entry.wanted else ""
+    return f"<td{kind}>{escape(entry.text)}{wanted}</td>"
 
 
-def _cell(text: str, value: float = 0.0, wanted: float | None = None) -> str:
-    if wanted is None:
-        return f"<td>{escape(text)}</td>"
-    low = "" if value >= wanted else " class=low"
-    return f"<td{low}>{escape(text)} <small>({wanted:g})</small></td>"
-
-
-def _html_table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+def _html(table: Table) -> str:
+    heads = "".join(f"<th{' class=text' * (h in TEXT)}>{escape(h)}</th>" for h in table.heads)
+    rows = (map(_entry, table.heads, row) for row in table.rows)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return (
-        f'<div class="scroll"><table id="{name}"><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll"><table id="{table.name}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )

@@ -1,39 +1,112 @@
 """What a user would call instead: PyTorch, JAX (jit) and entmax, where they are installed.
 
-The only place that knows how others spell our functions. Each call gets the tensors of `run` by
-name and writes into preallocated outputs where the peer can.
+Which of their functions that is stands in the declarations (`Peer`); here is how to time a call of
+a library. It writes into preallocated outputs where the library can. A gradient without a peer of
+its own goes through the library's differentiation of the forward's peer.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import util
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from gradplan.bench.board import WEIGHT, Cell
+from gradplan.bench.board import Cell
 from gradplan.cases import Array
+from gradplan.declaration import Descriptor, Function, Op, Peer
 from gradplan.engines.cpu import get_num_threads
+from gradplan.signatures import signature_of
 from gradplan.vocabulary import ElementKind
 
 Call = Callable[[], Any]
 Tensors = Mapping[str, Any]
 
 
-class Peer:
+def values(op: Op, function: Function, desc: Descriptor, tensors: Tensors) -> SimpleNamespace:
+    """Inputs and options under the function layer's names, as peers take them."""
+    signature = signature_of(op, function.name)
+    inputs = {t.function_name: tensors.get(t.name) for t in signature.inputs}
+    return SimpleNamespace(
+        **inputs, **{p.name: getattr(desc, p.info.name) for p in signature.parameters}
+    )
+
+
+class Forward:
+    """The forward function of a gradient's cell, on the cell's tensors."""
+
+    sources: dict[str, str]
+    """Its inputs, and which tensors of the cell they are."""
+    leaves: list[str]
+    """The inputs that the gradient is taken of."""
+    cotangents: list[str]
+    """The tensors of the cell that the gradient starts from."""
+
+    def __init__(self, cell: Cell, op: Op, peer: Peer) -> None:
+        desc = cell.descriptor()
+        given = {o.name: (o.shape, o.kinds) for o in cell.op.operands(desc)}
+        self._op, self._peer = op, peer
+        self._function = op.sibling(cell.function)
+        self._descriptor = op.descriptor(**{i.name: getattr(desc, i.name) for i in op.fields})
+        self.sources = {}
+        for o in op.operands(self._descriptor):
+            if o.is_required:
+                # What the backward does not have may be any tensor of that shape.
+                alike = (name for name, kind in given.items() if kind == (o.shape, o.kinds))
+                self.sources[o.name] = o.name if o.name in given else next(alike)
+        assert op.gradient is not None
+        self.leaves = list(op.gradient.grads.values())
+        self.cotangents = list(op.gradient.cotangents)
+
+    def __call__(self, tensors: Tensors, leaves: Sequence[Any]) -> Any:
+        """The result for tensors of the cell, with `leaves` in place of what is differentiated."""
+        inputs = {name: tensors[source] for name, source in self.sources.items()}
+        inputs.update(zip(self.leaves, leaves, strict=True))
+        v = values(self._op, self._function, self._descriptor, inputs)
+        return self._peer.bind(importlib.import_module(self._peer.library), v, None)()
+
+
+def alone(items: Sequence[Any]) -> Any:
+    """One thing as itself, several as a tuple."""
+    return items[0] if len(items) == 1 else tuple(items)
+
+
+class Library:
     """Another library."""
 
-    name: str
-    distribution: str
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def installed(self) -> bool:
         """Whether it can be imported."""
         return util.find_spec(self.name) is not None
 
+    def peer(self, op: Op, function: Function) -> Peer | None:
+        """Its function for one of ours."""
+        return next((p for p in function.peers if p.library == self.name and p.on_board), None)
+
     def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         """The call to time, or None if it has nothing for this cell."""
+        peer = self.peer(cell.op, cell.function)
+        if peer is not None:
+            return self.own(peer, cell, tensors)
+        for op in cell.op.forwards():
+            peer = self.peer(op, op.sibling(cell.function))
+            # A forward that wants sorted indices cannot have those of a gradient that does not.
+            unsorted = {t.name for t in cell.op.inputs if t.index and not t.ascending}
+            if peer is not None and not any(t.ascending and t.name in unsorted for t in op.inputs):
+                return self.gradient(Forward(cell, op, peer), cell, tensors)
+        return None
+
+    def own(self, peer: Peer, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
+        """A call of its function."""
+        raise NotImplementedError
+
+    def gradient(self, forward: Forward, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
+        """A call of its derivative of a forward function."""
         raise NotImplementedError
 
 
@@ -45,164 +118,65 @@ def as_torch(array: Array) -> Any:
     return torch.from_numpy(array)
 
 
-# PyTorch -------------------------------------------------------------------------------------
-
-
-def _torch_scan(torch: Any, name: str, x: Any, axis: int) -> Any:
-    result = getattr(torch, name)(x, axis)
-    return result if isinstance(result, torch.Tensor) else result.values
-
-
-def _torch_gradient(torch: Any, forward: Callable[..., Any], inputs: list[Any], dy: Any) -> Call:
-    """Only the backward is timed: the graph is there."""
-    leaves = [x.detach().requires_grad_() for x in inputs]
-    y = forward(*leaves)
-    return lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True)
-
-
-class Torch(Peer):
-    """PyTorch, eager, with as many threads as ours."""
-
-    name = distribution = "torch"
+class OnTorch(Library):
+    """A library on PyTorch's tensors, eager, with as many threads as ours."""
 
     def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         torch = importlib.import_module("torch")
         if torch.get_num_threads() != get_num_threads():
             torch.set_num_threads(get_num_threads())
-        t = {name: as_torch(array) for name, array in tensors.items()}
-        name, axis = cell.function.name, cell.problem.axis
-        scan = name.removesuffix("_backward")
-        if "kind" in cell.function.fixed and scan != "lerp":
-            if name == scan:
-                return self._scan(torch, name, t, axis)
-            x = t.get("x", t["dy"])
-            return _torch_gradient(
-                torch, lambda leaf: _torch_scan(torch, scan, leaf, axis), [x], t["dy"]
-            )
-        own = getattr(self, f"_{name}", None)
-        call: Call | None = own(torch, t) if own is not None else None
+        return super().calls(cell, tensors)
+
+    def own(self, peer: Peer, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
+        desc = cell.descriptor()
+        given = {name: as_torch(array) for name, array in tensors.items()}
+        out = [given[o.name] for o in cell.op.operands(desc) if not o.is_input]
+        v = values(cell.op, cell.function, desc, given)
+        call: Call = peer.bind(importlib.import_module(peer.library), v, alone(out))
         return call
 
-    def _scan(self, torch: Any, name: str, t: Tensors, axis: int) -> Call:
-        function = getattr(torch, name)
-        out = t["y"]
-        if name in ("cummax", "cummin"):
-            out = (out, torch.empty(out.shape, dtype=torch.int64))
-        return lambda: function(t["x"], axis, out=out)
-
-    def _lerp(self, torch: Any, t: Tensors) -> Call:
-        return lambda: torch.lerp(t["a"], t["b"], WEIGHT, out=t["y"])
-
-    def _lerp_backward(self, torch: Any, t: Tensors) -> Call:
-        inputs = [torch.zeros_like(t["dy"]), torch.ones_like(t["dy"])]
-        return _torch_gradient(torch, lambda a, b: torch.lerp(a, b, WEIGHT), inputs, t["dy"])
-
-    def _segment_sum(self, torch: Any, t: Tensors) -> Call:
-        return lambda: t["output"].zero_().index_add_(0, t["segment_ids"], t["input"])
-
-    _unsorted_segment_sum = _segment_sum
-
-    def _segment_sum_backward(self, torch: Any, t: Tensors) -> Call:
-        return lambda: torch.index_select(t["d_output"], 0, t["segment_ids"], out=t["d_input"])
-
-    def _embedding(self, torch: Any, t: Tensors) -> Call:
-        return lambda: torch.index_select(t["weight"], 0, t["indices"], out=t["output"])
-
-    def _embedding_backward(self, torch: Any, t: Tensors) -> Call:
-        backward = torch.ops.aten.embedding_dense_backward
-        rows = len(t["dweight"])
-        return lambda: backward(t["dout"], t["indices"], rows, -1, False)
-
-
-# entmax --------------------------------------------------------------------------------------
-
-
-class Entmax(Peer):
-    """entmax, on PyTorch."""
-
-    name = distribution = "entmax"
-
-    def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
-        if cell.function.name not in ("sparsemax", "sparsemax_backward"):
-            return None
+    def gradient(self, forward: Forward, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
+        """Only the backward is timed: the graph is there."""
         torch = importlib.import_module("torch")
-        if torch.get_num_threads() != get_num_threads():
-            torch.set_num_threads(get_num_threads())
-        sparsemax = importlib.import_module("entmax").sparsemax
-        axis = cell.problem.axis
-        t = {name: as_torch(array) for name, array in tensors.items()}
-        if cell.function.name == "sparsemax":
-
-            def call() -> Any:
-                with torch.no_grad():
-                    return sparsemax(t["x"], dim=axis)
-
-            return call
-        return _torch_gradient(torch, lambda x: sparsemax(x, dim=axis), [t["dy"]], t["dy"])
+        given = {name: as_torch(array) for name, array in tensors.items()}
+        leaves = [given[forward.sources[n]].detach().requires_grad_() for n in forward.leaves]
+        results = forward(given, leaves)
+        cotangents = alone([given[name] for name in forward.cotangents])
+        return lambda: torch.autograd.grad(results, leaves, cotangents, retain_graph=True)
 
 
-# JAX -----------------------------------------------------------------------------------------
-
-
-class Jax(Peer):
+class OnJax(Library):
     """JAX under jit; f32 only, as it comes."""
 
-    name = distribution = "jax"
-
     def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
-        if cell.element is not ElementKind.F32:
-            return None
+        return super().calls(cell, tensors) if cell.element is ElementKind.F32 else None
+
+    def own(self, peer: Peer, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
+        module, desc = importlib.import_module(peer.library), cell.descriptor()
+
+        def function(given: Tensors) -> Any:
+            return peer.bind(module, values(cell.op, cell.function, desc, given), None)()
+
+        inputs = [o.name for o in cell.op.operands(desc) if o.is_input]
+        return self.compiled(function, {name: tensors[name] for name in inputs})
+
+    def gradient(self, forward: Forward, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         jax = importlib.import_module("jax")
-        name, axis = cell.function.name, cell.problem.axis
-        scan = name.removesuffix("_backward")
-        function: Callable[..., Any] | None
-        if "kind" in cell.function.fixed and scan != "lerp":
-            function = self._scan(jax, name, scan, axis % len(cell.problem.shape))
-        else:
-            own = getattr(self, f"_{name}", None)
-            function = own(jax, tensors) if own is not None else None
-        if function is None:
-            return None
-        inputs = [o.name for o in cell.op.operands(cell.descriptor()) if o.is_input]
-        arrays = [jax.numpy.asarray(tensors[i]) for i in inputs]
-        if name.endswith("_backward") and scan in ("cumsum",):
-            arrays = arrays[:1]
-        compiled = jax.jit(function)
-        return lambda: jax.block_until_ready(compiled(*arrays))
 
-    def _scan(self, jax: Any, name: str, scan: str, axis: int) -> Callable[..., Any]:
-        primitive = getattr(jax.lax, {"logcumsumexp": "cumlogsumexp"}.get(scan, scan))
+        def function(given: Tensors) -> Any:
+            leaves = [given[forward.sources[name]] for name in forward.leaves]
+            pull = jax.vjp(lambda *x: forward(given, x), *leaves)[1]
+            return pull(alone([given[name] for name in forward.cotangents]))
 
-        def forward(x: Any) -> Any:
-            return primitive(x, axis=axis)
+        used = {*forward.cotangents, *forward.sources.values()}
+        return self.compiled(function, {n: x for n, x in tensors.items() if n in used})
 
-        def backward(dy: Any, x: Any = None, y: Any = None) -> Any:
-            return jax.vjp(forward, dy if x is None else x)[1](dy)
-
-        return forward if name == scan else backward
-
-    def _lerp(self, jax: Any, tensors: Tensors) -> Callable[..., Any]:
-        return lambda a, b: a + WEIGHT * (b - a)
-
-    def _lerp_backward(self, jax: Any, tensors: Tensors) -> Callable[..., Any]:
-        return lambda dy: ((1 - WEIGHT) * dy, WEIGHT * dy)
-
-    def _segment_sum(self, jax: Any, tensors: Tensors) -> Callable[..., Any]:
-        rows = len(tensors["output"])
-        return lambda x, ids: jax.ops.segment_sum(x, ids, rows, indices_are_sorted=True)
-
-    def _unsorted_segment_sum(self, jax: Any, tensors: Tensors) -> Callable[..., Any]:
-        rows = len(tensors["output"])
-        return lambda x, ids: jax.ops.segment_sum(x, ids, rows)
-
-    def _segment_sum_backward(self, jax: Any, tensors: Tensors) -> Callable[..., Any]:
-        return lambda rows, ids: jax.numpy.take(rows, ids, axis=0, mode="clip")
-
-    _embedding = _segment_sum_backward
-
-    def _embedding_backward(self, jax: Any, tensors: Tensors) -> Callable[..., Any]:
-        shape = tensors["dweight"].shape
-        return lambda dout, ids: jax.numpy.zeros(shape, dout.dtype).at[ids].add(dout)
+    def compiled(self, function: Callable[[Tensors], Any], tensors: Mapping[str, Array]) -> Call:
+        """The jitted call of a function that takes arrays by name."""
+        jax = importlib.import_module("jax")
+        arrays = [jax.numpy.asarray(x) for x in tensors.values()]
+        jitted = jax.jit(lambda *given: function(dict(zip(tensors, given, strict=True))))
+        return lambda: jax.block_until_ready(jitted(*arrays))
 
 
-PEERS: tuple[Peer, ...] = (Torch(), Jax(), Entmax())
+PEERS: tuple[Library, ...] = (OnTorch("torch"), OnJax("jax"), OnTorch("entmax"))

@@ -42,12 +42,6 @@ class Results:
         """The cells that miss a figure."""
         return [m for m in (*self.cells, *self.calls) if m.short]
 
-    @property
-    def peers(self) -> list[str]:
-        """The peers that were measured, in their order."""
-        measured = {name for m in self.cells for name in m.ratios}
-        return [peer.name for peer in PEERS if peer.name in measured]
-
     def per_element(self) -> dict[str, dict[int, float]]:
         """Nanoseconds per element by function and number of elements."""
         found: dict[str, dict[int, float]] = {}
@@ -64,7 +58,7 @@ class Results:
             "gradplan": gradplan.__version__,
             "quick": self.quick,
             "machine": machine(),
-            "peers": {p.name: version_of(p.distribution) for p in PEERS if p.installed()},
+            "peers": {p.name: version_of(p.name) for p in PEERS if p.installed()},
             "cells": [m.as_json() for m in self.cells],
             "calls": [m.as_json() for m in self.calls],
             "nanoseconds_per_element": self.per_element(),

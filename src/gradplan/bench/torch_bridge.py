@@ -8,91 +8,89 @@ turns. Ratios only: times belong to a machine.
 from __future__ import annotations
 
 import argparse
-import enum
+import importlib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from types import SimpleNamespace
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from gradplan import torch as gpt
 from gradplan.bench import data
-from gradplan.bench.board import Cell, board_cells
+from gradplan.bench.board import SMALL, Cell, Problem, board_cells, functions, small_problem
+from gradplan.bench.bridges import bridge_peer
 from gradplan.bench.measure import FULL, OURS, QUICK, Call, Effort, best_times, plan_call
-from gradplan.bench.peers import Torch, as_torch
-from gradplan.torch.operators import OPERATORS
+from gradplan.bench.peers import OnTorch, as_torch, values
+from gradplan.declaration import Function, Op, Peer
+from gradplan.signatures import signature_of
 from gradplan.vocabulary import ElementKind
 
 AIMS = {"forward": 2.0, "forward + backward": 1.0}
 """A small call should take at most this many times as long as PyTorch's own."""
 LEFT = 0.9
 """How much of a plan's advantage over PyTorch should be left."""
-SMALL, LARGE = (32, 64), (4096, 4096)
+LARGE = small_problem(4096, 4096)
 _CALLS = 10
 
-Function = Callable[[Any], Any]
+
+class Torch(OnTorch):
+    """PyTorch's functions, as on the board."""
+
+    def __init__(self) -> None:
+        super().__init__("torch")
 
 
-def pairs(shape: tuple[int, int]) -> dict[str, tuple[Function, Function]]:
-    """Our function and PyTorch's, of a tensor of that shape. (No sparsemax: PyTorch has none.)"""
-    rows = torch.randint(0, shape[0], (shape[0],))
-    other = torch.randn(shape)
-    functional = torch.nn.functional
-    batch = rows.reshape(4, -1)
-    made: dict[str, tuple[Function, Function]] = {
-        "embedding": (lambda x: gpt.embedding(rows, x), lambda x: functional.embedding(rows, x)),
-        "embedding of a batch": (
-            lambda x: gpt.embedding(batch, x),
-            lambda x: functional.embedding(batch, x),
-        ),
-        "lerp": (lambda x: gpt.lerp(x, other, 0.3), lambda x: torch.lerp(x, other, 0.3)),
-        "segment_sum": (
-            lambda x: gpt.segment_sum(x, rows, shape[0]),
-            lambda x: x.new_zeros(shape).index_add(0, rows, x),
-        ),
-    }
-    for name in ("cumsum", "cumprod", "logcumsumexp"):
-        made[name] = _scans(getattr(gpt, name), getattr(torch, name))
-    for name in ("cummax", "cummin"):
-        made[name] = _scans(getattr(gpt, name), _values(getattr(torch, name)))
-    return dict(sorted(made.items()))
+class Bridge(Torch):
+    """Ours, called and differentiated as PyTorch's are; they allocate their outputs."""
+
+    def peer(self, op: Op, function: Function) -> Peer | None:
+        return bridge_peer("torch", op, function)
 
 
-def _scans(ours: Any, theirs: Any) -> tuple[Function, Function]:
-    return lambda x: ours(x, 1), lambda x: theirs(x, 1)
+def pairs(cell: Cell) -> Iterator[tuple[str, tuple[Peer, Peer], SimpleNamespace]]:
+    """The bridge's function, our and PyTorch's, and arguments for them; indices also in a batch."""
+    op, function = cell.op, cell.function
+    ours, theirs = Bridge().peer(op, function), Torch().peer(op, function)
+    if ours is None or theirs is None or function.torch is None:
+        return
+    tensors = {name: as_torch(array) for name, array in data.tensors(cell).items()}
+    v = values(op, function, cell.descriptor(), tensors)
+    yield ours.name, (ours, theirs), v
+    indices = {t.function_name for t in op.inputs if t.index and op.packs.issuperset(t.axes)}
+    if indices:
+        batches = {name: getattr(v, name).reshape(4, -1) for name in indices}
+        yield f"{ours.name} of a batch", (ours, theirs), SimpleNamespace(**{**vars(v), **batches})
 
 
-def _values(function: Any) -> Any:
-    return lambda x, dim: function(x, dim)[0]
-
-
-def _call(function: Function, x: Any, both: bool) -> Call:
+def _call(peer: Peer, v: SimpleNamespace, leaf: str, both: bool) -> Call:
+    module = importlib.import_module(peer.library)
     if not both:
-        return lambda: function(x)
-    x = x.clone().requires_grad_()
-    cotangent = torch.ones_like(function(x))
+        forward: Call = peer.bind(module, v, None)
+        return forward
+    torch = importlib.import_module("torch")
+    x = getattr(v, leaf).detach().requires_grad_()
+    call = peer.bind(module, SimpleNamespace(**{**vars(v), leaf: x}), None)
+    cotangent = torch.ones_like(call())
 
     def run() -> None:
-        torch.autograd.grad(function(x), x, cotangent)
+        torch.autograd.grad(call(), x, cotangent)
 
     return run
 
 
-def ratios(shape: tuple[int, int], both: bool, effort: Effort) -> Iterator[tuple[str, float]]:
+def ratios(problem: Problem, both: bool, effort: Effort) -> Iterator[tuple[str, float]]:
     """Our time over PyTorch's, by function."""
-    for name, functions in pairs(shape).items():
-        x = torch.randn(shape)
-        if name == "cumprod":
-            x = 1 + x / 64  # products of others are soon zero
-        ours, theirs = (_call(f, x, both) for f in functions)
-        ours(), theirs()
-        if shape == LARGE:
-            best = best_times({"ours": ours, "theirs": theirs}, effort)
-            yield name, best["ours"] / best["theirs"]
-        else:
-            yield name, _shortest(ours, theirs, effort.seconds)
+    for op, function in functions().values():
+        cell = Cell(op, function, ElementKind.F32, problem)
+        leaf = signature_of(op, function.name).first.function_name
+        for name, peers, v in pairs(cell):
+            ours, theirs = (_call(peer, v, leaf, both) for peer in peers)
+            ours(), theirs()
+            if problem is LARGE:
+                best = best_times({"ours": ours, "theirs": theirs}, effort)
+                yield name, best["ours"] / best["theirs"]
+            else:
+                yield name, _shortest(ours, theirs, effort.seconds)
 
 
 def _shortest(ours: Call, theirs: Call, seconds: float) -> float:
@@ -109,30 +107,21 @@ def _shortest(ours: Call, theirs: Call, seconds: float) -> float:
     return best[0] / best[1]
 
 
-def _bridge_call(cell: Cell, tensors: dict[str, Any]) -> Call:
-    """The operator for the cell's problem. It allocates its outputs; the plan has its own."""
-    operator, desc = OPERATORS[cell.function.name], cell.descriptor()
-    options = [getattr(desc, p.info.name) for p in operator.options]
-    words = [o.value if isinstance(o, enum.Enum) else o for o in options]
-    arguments = [*(tensors[t.name] for t in operator.tensors), *words]
-    return lambda: operator.call(*arguments)
-
-
 def speedups(effort: Effort) -> Iterator[tuple[str, float, float]]:
-    """How many times faster than PyTorch a plan is, and the bridge's operator for it.
+    """How many times faster than PyTorch a plan is, and the bridge.
 
-    For the f32 cells of the board that PyTorch has an operator for.
+    For the f32 cells of the board that PyTorch has an operator for. The bridge allocates its
+    outputs; the plan has its own.
     """
     for cell in board_cells():
         if cell.element is not ElementKind.F32:
             continue
-        arrays = data.tensors(cell)
-        theirs = Torch().calls(cell, arrays)
-        if theirs is None:
+        tensors = data.tensors(cell)
+        theirs, bridge = Torch().calls(cell, tensors), Bridge().calls(cell, tensors)
+        if theirs is None or bridge is None:
             continue
-        bridge = _bridge_call(cell, {name: as_torch(x) for name, x in arrays.items()})
-        contenders = {OURS: plan_call(cell, arrays), "bridge": bridge, "torch": theirs}
         bridge(), theirs()
+        contenders = {OURS: plan_call(cell, tensors), "bridge": bridge, "torch": theirs}
         best = best_times(contenders, effort)
         name = f"{cell.function.name} {cell.problem.label}"
         yield name, best["torch"] / best[OURS], best["torch"] / best["bridge"]
@@ -146,12 +135,14 @@ def main() -> None:
     options = parser.parse_args()
     effort = QUICK if options.quick else FULL
     console = Console()
-    for shape in (SMALL,) if options.small else (SMALL, LARGE):
-        title = f"{shape[0]} x {shape[1]} f32: time over PyTorch's"
-        heads = [f"{way} (aim: {limit})" if shape == SMALL else way for way, limit in AIMS.items()]
+    for problem in (SMALL,) if options.small else (SMALL, LARGE):
+        heads = [
+            f"{way} (aim: {limit})" if problem is SMALL else way for way, limit in AIMS.items()
+        ]
+        title = f"{problem.label} f32: time over PyTorch's"
         table = Table("function", *heads, title=title, title_justify="left")
-        columns = [dict(ratios(shape, both, effort)) for both in (False, True)]
-        for name in columns[0]:
+        columns = [dict(ratios(problem, both, effort)) for both in (False, True)]
+        for name in sorted(columns[0]):
             table.add_row(name, *(f"{column[name]:.2f}" for column in columns))
         console.print(table)
     if not options.small:

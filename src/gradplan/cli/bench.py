@@ -6,16 +6,15 @@ import argparse
 import json
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from gradplan.bench import markdown, page
-from gradplan.bench.measure import OURS, Measured
+from gradplan.bench import markdown, page, tables
 from gradplan.bench.results import Results, steps
 from gradplan.cli.certify import element_names, names
 from gradplan.cli.terminal import UserError, check_writable, choose, console, progress, write_file
-from gradplan.machine import machine, version_of
+from gradplan.machine import machine
 
 NAME = "bench"
 HELP = "measure the speed board: against memcpy, PyTorch, JAX and entmax"
@@ -117,87 +116,35 @@ def measured(
 
 
 def show(out: Console, results: Results) -> None:
-    here = machine()
-    versions = ", ".join(f"{name} {version_of(name)}" for name in results.peers)
+    here, found = machine(), results.as_json()
+    versions = ", ".join(f"{name} {found['peers'][name]}" for name in tables.peers_in(found))
     out.print(
         escape(f"{here['cpu']}, {here['threads']} threads, build {here['isa']}; {versions}\n")
     )
-    if results.cells:
-        out.print(_board(results))
+    for table in tables.tables(found):
+        out.print(_table(table))
         out.print()
-    if results.calls:
-        out.print(_calls(results.calls))
-        out.print()
-    if results.sizes:
-        out.print(_sizes(results.per_element()))
-        out.print()
-    _conclude(out, results)
-
-
-def _plain_table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        number = head not in ("function", "problem", "type")
-        table.add_column(head, no_wrap=True, justify="right" if number else "left")
-    return table
-
-
-def _board(results: Results) -> Table:
-    peers = results.peers
-    table = _plain_table("function", "problem", "type", "score", *(f"x {peer}" for peer in peers))
-    for m in results.cells:
-        table.add_row(
-            m.cell.function.name,
-            m.cell.problem.label,
-            m.cell.element.value,
-            _coloured(m.score, m.cell.score, "{:.2f}"),
-            *(_ratio(m, peer) for peer in peers),
-        )
-    return table
-
-
-def _calls(calls: list[Measured]) -> Table:
-    peers = [peer for peer in ("torch", "entmax") if any(peer in m.ratios for m in calls)]
-    table = _plain_table("function", "us per call", *(f"x {peer}" for peer in peers))
-    for m in calls:
-        table.add_row(
-            m.cell.function.name,
-            f"{m.times[OURS] * 1e6:.1f}",
-            *(_ratio(m, peer) for peer in peers),
-        )
-    table.title = f"One call of plan.run, {calls[0].cell.problem.label} f32"
-    table.title_justify = "left"
-    return table
-
-
-def _sizes(per_element: dict[str, dict[int, float]]) -> Table:
-    sizes = sorted({size for by_size in per_element.values() for size in by_size})
-    table = _plain_table("function", *(markdown.power_of_two(size) for size in sizes))
-    for name, by_size in per_element.items():
-        table.add_row(name, *(f"{by_size[s]:.2f}" if s in by_size else "" for s in sizes))
-    table.title = "Nanoseconds per element, f32, by number of elements"
-    table.title_justify = "left"
-    return table
-
-
-def _coloured(value: float | None, wanted: float | None, form: str) -> str:
-    if value is None:
-        return ""
-    if wanted is None:
-        return form.format(value)
-    colour = "green" if value >= wanted else "bold red"
-    return f"[{colour}]{form.format(value)}[/] ({wanted:g})"
-
-
-def _ratio(m: Measured, peer: str) -> str:
-    return _coloured(m.ratios.get(peer), m.cell.figure(peer), "{:.1f}")
-
-
-def _conclude(out: Console, results: Results) -> None:
-    total = len(results.cells) + len(results.calls)
-    if not results.short:
-        out.print(f"[bold green]all {total} cells reach their figures[/]")
-        return
     for m in results.short:
         out.print(f"[bold red]short[/] {escape(m.cell.name)}: {escape('; '.join(m.short))}")
-    out.print(f"\n{total - len(results.short)} of {total} cells reach their figures")
+    total = len(results.cells) + len(results.calls)
+    if results.short:
+        out.print(f"\n{tables.summary(found)}")
+    else:
+        out.print(f"[bold green]all {total} cells reach their figures[/]")
+
+
+def _table(table: tables.Table) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.title, made.title_justify = table.title or None, "left"
+    for head in table.heads:
+        justify: JustifyMethod = "left" if head in tables.TEXT else "right"
+        made.add_column(head, no_wrap=True, justify=justify)
+    for row in table.rows:
+        made.add_row(*map(_entry, row))
+    return made
+
+
+def _entry(entry: tables.Entry) -> str:
+    if not entry.wanted:
+        return entry.text
+    return f"[{'bold red' if entry.short else 'green'}]{entry.text}[/] ({entry.wanted})"

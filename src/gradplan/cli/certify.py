@@ -19,9 +19,9 @@ import gradplan
 from gradplan import certify as work
 from gradplan.cases import problems
 from gradplan.cli.terminal import UserError, check_writable, choose, console, progress, write_file
+from gradplan.declaration import OPS
 from gradplan.engines import ENGINES, Engine
 from gradplan.machine import machine
-from gradplan.declaration import OPS
 from gradplan.vocabulary import FLOATS, NUMERICS_VERSION, ElementKind
 
 NAME = "certify"

@@ -12,8 +12,8 @@ from rich.table import Table
 
 import gradplan
 from gradplan.cases import problems
-from gradplan.declaration import OPS, Op
 from gradplan.cli.terminal import console
+from gradplan.declaration import OPS, Op
 from gradplan.engines import ENGINES
 from gradplan.machine import bridges, machine, version_of
 from gradplan.plan import plan_class
@@ -71,7 +71,9 @@ def _engines() -> dict[str, dict[str, Any]]:
         found[name] = {
             "available": reason is None,
             "arch": engine.arch if reason is None else None,
+            "devices": sorted(engine.devices),
             "automatic": engine.automatic,
+            "last_resort": engine.last_resort,
             "reason": reason,
         }
     return found
@@ -113,9 +115,9 @@ def show(out: Console, facts: dict[str, Any]) -> None:
     head.add_row("threads", str(where["threads"]))
     head.add_row("Python", f"{where['python']}, " + _versions(facts["requirements"]))
     for name, engine in facts["engines"].items():
-        state = f"{engine['arch']}" if engine["available"] else f"not here: {engine['reason']}"
-        asked = "" if engine["automatic"] else " (only when asked for)"
-        head.add_row(f"engine {name}", escape(state + asked))
+        state = engine["arch"] if engine["available"] else f"not here, {engine['reason']}"
+        devices = ", ".join(engine["devices"])
+        head.add_row(f"engine {name}", escape(f"on {devices}: {state}{_when(engine)}"))
     for name, bridge in facts["bridges"].items():
         state = "" if bridge["available"] else "not available: "
         head.add_row(f"bridge {name}", state + _versions(bridge["versions"]))
@@ -130,10 +132,24 @@ def show(out: Console, facts: dict[str, Any]) -> None:
             row["plan"],
             row["function"],
             " ".join(elements),
-            _together({e: served["engine"] or "none" for e, served in elements.items()}),
+            _together({e: _served(served["engine"]) for e, served in elements.items()}),
             _together({e: served["guarantee"] for e, served in elements.items()}),
         )
     out.print(table)
+
+
+def _when(engine: dict[str, Any]) -> str:
+    if engine["automatic"]:
+        return ""
+    else_too = ", and for ops without a kernel" if engine["last_resort"] else ""
+    return f" (only when asked for{else_too})"
+
+
+def _served(engine: str | None) -> str:
+    """Who serves a plan, and whether that is only because nobody has a kernel."""
+    if engine is None:
+        return "none"
+    return engine if ENGINES[engine].automatic else f"{engine} (no kernel)"
 
 
 def _versions(versions: dict[str, str | None]) -> str:

@@ -57,6 +57,8 @@ class Field:
     """Whether it holds the sizes of axes, which tensors tell."""
     is_axis = False
     """Whether it names the axis that the op works along."""
+    size = ""
+    """For an index: the field whose extent it has to be below."""
     series: Sequence[Any] = ()
     """Values that canonical problems take in turn."""
 

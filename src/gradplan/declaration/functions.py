@@ -74,6 +74,8 @@ class Peer:
     name: str
     """What a user would write."""
     bind: Callable[..., Any]
+    on_board: bool = True
+    """Whether the speed board has it: not if nobody would write it, but only measure against it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -210,6 +210,15 @@ class Op:
                     found.append(TensorAxis(role, whole, number))
         return tuple(found)
 
+    def has_batch(self, tensor: Tensor) -> bool:
+        """Whether a tensor has the batch axes of the shape that the op is about."""
+        return any(
+            AxisRole.BATCH in axis.keeps
+            if isinstance(axis, DerivedAxes)
+            else axis == self.shape_field
+            for axis in tensor.axes
+        )
+
     def choices_of(self, tensor: Tensor, desc: Descriptor) -> int:
         """How many an index of `tensor` may choose from."""
         field = self.field_named[tensor.into].field

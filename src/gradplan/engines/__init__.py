@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -134,10 +136,14 @@ def registered(engine: Engine, *, first: bool = False) -> Iterator[Engine]:
 
 
 def _register_own() -> None:
-    from gradplan.engines.cpu import CpuEngine
-    from gradplan.engines.reference import ReferenceEngine
-
-    for engine in (CpuEngine(), _Absent("cuda", frozenset({"cuda"})), ReferenceEngine()):
+    """The engines of this package are its modules that have an ENGINE, in the order of names."""
+    found = {}
+    for module in pkgutil.iter_modules(__path__):
+        engine = getattr(importlib.import_module(f"{__name__}.{module.name}"), "ENGINE", None)
+        if engine is not None:
+            found[engine.name] = engine
+    found.setdefault("cuda", _Absent("cuda", frozenset({"cuda"})))
+    for _, engine in sorted(found.items()):
         register_engine(engine)
 
 

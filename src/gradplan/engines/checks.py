@@ -1,124 +1,101 @@
-"""The per-call checks, in Python: for the reference engine and for `Plan.can_implement`.
-
-The CPU engine makes the same ones in C++ (csrc/contract.cc), where they cost less.
-"""
+"""The checks of a call: made in one place (csrc/ffi), for every engine and `Plan.can_implement`."""
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gradplan._ffi import tvm_ffi
 from gradplan.declaration import Operand
-from gradplan.tensors import CPU_DEVICE, View, tensor_name, view_of
-from gradplan.vocabulary import (
-    BufferTooSmall,
-    ElementKind,
-    InvalidProblem,
-    MisalignedOperand,
-    Unsupported,
-)
+from gradplan.tensors import View, describe, exportable, tensor_name, view_of
+from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError
 
 Array = np.ndarray[Any, Any]
+LIBRARIES = Path(__file__).resolve().parent.parent / "lib"
+PREFIX = "libgradplan_"
+COMMON = "common"
+_DEVICE_TYPES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
 
-# Effort for the exact overlap test, which is hard in the worst case; undecided counts as overlap.
-_OVERLAP_EFFORT: Any = 4096  # NumPy's stubs know only two special values
+
+@functools.cache
+def common() -> Any:
+    """The library that all engines share, as a tvm_ffi module. Loading it starts nothing."""
+    return tvm_ffi().load_module(str(LIBRARIES / f"{PREFIX}{COMMON}.so"))
 
 
-def checked(plan: str, operands: Sequence[Operand], tensors: Sequence[Any]) -> list[Array | None]:
-    """The tensors as ndarrays on their own memory; raises unless all of them fit the operands.
-
-    A tensor may be None (an output that is not there yet) and then is None in the result.
-    """
-    views = [
-        None if x is None else _check(plan, operand, x)
-        for operand, x in zip(operands, tensors, strict=True)
+def described(operands: Sequence[Operand]) -> list[list[Any]]:
+    """Operands as they cross to C++."""
+    return [
+        [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace), o.optional]
+        for o in operands
     ]
-    arrays = [None if view is None else view.array(_kind(view).dtype) for view in views]
-    for i, out in enumerate(operands):
-        if out.is_input or arrays[i] is None:
-            continue
-        for j, other in enumerate(operands):
-            if j == i or arrays[j] is None or (j < i and not other.is_input):
-                continue
-            _check_overlap(plan, out, other, views[i], views[j], arrays[i], arrays[j])
-    return arrays
 
 
-def _kind(view: View) -> ElementKind:
+def exported(plan: str, operand: Operand, x: Any) -> Any:
+    """A tensor as C++ takes it; NumPy refuses to export bfloat16 and read-only arrays."""
+    if not isinstance(x, np.ndarray):
+        return x
+    what = tensor_name(plan, operand.name)
+    array, bfloat16 = exportable(x, what, operand.dtype_names, write=not operand.is_input)
+    return common()["gradplan_as_bfloat16"](array) if bfloat16 else array
+
+
+def run_checked(
+    function: Any, plan: str, operands: Sequence[Operand], tensors: Sequence[Any], workspace: Any
+) -> None:
+    """Calls a function of C++ with tensors of any kind; says which one cannot be handed over."""
+    given = [exported(plan, o, x) for o, x in zip(operands, tensors, strict=True)]
+    try:
+        function(*given, workspace)
+    except (Error, MemoryError):
+        raise
+    except Exception as error:
+        for o, x in zip(operands, given, strict=True):
+            if x is not None:
+                view_of(x, tensor_name(plan, o.name), o.dtype_names)
+        if workspace is not None:
+            _check_export(workspace, plan)
+        raise KernelError(f"{plan}: {error}") from error
+
+
+def _check_export(workspace: Any, plan: str) -> None:
+    """Raises if it is the workspace that cannot be handed to C++."""
+    try:
+        tvm_ffi().from_dlpack(workspace)
+    except Exception as error:
+        raise InvalidProblem(
+            f"{plan}: workspace: expected a writable contiguous tensor, got {describe(workspace)} "
+            f"({error})"
+        ) from error
+
+
+class CallChecks:
+    """The checks of one plan's calls, without the call."""
+
+    def __init__(self, plan: str, operands: Sequence[Operand], device: str = "cpu") -> None:
+        self.plan = plan
+        self.operands = operands
+        kind = _DEVICE_TYPES[device.partition(":")[0]]
+        self._function = common().gradplan_checks(plan, described(operands), kind)
+
+    def __call__(self, tensors: Sequence[Any], workspace: Any = None) -> None:
+        """Raises unless all tensors fit. An output that is not there yet may be None."""
+        run_checked(self._function, self.plan, self.operands, tensors, workspace)
+
+    def arrays(self, tensors: Sequence[Any], workspace: Any = None) -> list[Array | None]:
+        """The tensors as ndarrays on their own memory, checked."""
+        self(tensors, workspace)
+        return [
+            None if x is None else _array(view_of(x, tensor_name(self.plan, o.name), o.dtype_names))
+            for o, x in zip(self.operands, tensors, strict=True)
+        ]
+
+
+def _array(view: View) -> Array:
     kind = ElementKind.from_dtype_name(view.dtype_name)
     assert kind is not None  # checked before
-    return kind
-
-
-def _check(plan: str, operand: Operand, x: Any) -> View:
-    what = tensor_name(plan, operand.name)
-    view = view_of(x, what, operand.dtype_names)
-    if view.device_type != CPU_DEVICE:
-        raise Unsupported(
-            f"{what}: expected a CPU tensor (this plan runs on the CPU), "
-            f"got one on DLPack device type {view.device_type}"
-        )
-    if view.dtype_name not in operand.dtype_names:
-        raise InvalidProblem(
-            f"{what}: expected element type {' or '.join(operand.dtype_names)}, "
-            f"got {view.dtype_name}"
-        )
-    if view.shape != operand.shape:
-        small = math.prod(view.shape) < math.prod(operand.shape)
-        error = BufferTooSmall if small else InvalidProblem
-        raise error(f"{what}: expected shape {list(operand.shape)}, got shape {list(view.shape)}")
-    itemsize = _kind(view).itemsize
-    if view.address % itemsize:
-        raise MisalignedOperand(
-            f"{what}: expected an address divisible by {itemsize}, "
-            f"got address ending in {view.address % 64} of 64"
-        )
-    if not operand.is_input:
-        if view.readonly:
-            raise InvalidProblem(
-                f"{what}: expected an array that can be written, got a read-only one"
-            )
-        if _overlaps_itself(view):
-            raise InvalidProblem(
-                f"{what}: expected an output whose elements have addresses of their own, "
-                f"got strides {list(view.strides)} that overlap"
-            )
-    return view
-
-
-def _overlaps_itself(view: View) -> bool:
-    if 0 in view.shape:
-        return False
-    inner = 1
-    for stride, extent in sorted(
-        (abs(s), n) for s, n in zip(view.strides, view.shape, strict=True)
-    ):
-        if extent > 1:
-            if stride < inner:
-                return True
-            inner += stride * (extent - 1)
-    return False
-
-
-def _same_memory(a: View, b: View) -> bool:
-    return (a.address, a.dtype_name, a.shape) == (b.address, b.dtype_name, b.shape) and all(
-        s == t or n <= 1 for s, t, n in zip(a.strides, b.strides, a.shape, strict=True)
-    )
-
-
-def _check_overlap(plan: str, out: Operand, other: Operand, u: Any, v: Any, a: Any, b: Any) -> None:
-    if other.name in out.inplace and _same_memory(u, v):
-        return
-    try:
-        overlap = np.shares_memory(a, b, max_work=_OVERLAP_EFFORT)
-    except np.exceptions.TooHardError:
-        overlap = True
-    if overlap:
-        inplace = ", or exactly the same (in place)" if other.name in out.inplace else ""
-        raise InvalidProblem(
-            f"{tensor_name(plan, out.name)}: expected memory apart from '{other.name}'{inplace}, "
-            "got memory that overlaps it"
-        )
+    return view.array(kind.dtype)

@@ -1,19 +1,17 @@
 """The CPU engine: finds the build for this CPU, loads it and binds its kernels.
 
-The package carries one shared library per instruction set level; a probe says which of them this
-CPU can run, and the best one is loaded. `GRADPLAN_ISA` forces one. `GRADPLAN_NUM_THREADS` and
-`set_num_threads` apply to every library that is loaded.
+The package carries one library of kernels per instruction set level, and one that they share (the
+checks of a call, errors, threads), which also says what this CPU can run. The best one is loaded;
+`GRADPLAN_ISA` forces one. `GRADPLAN_NUM_THREADS` and `set_num_threads` apply to all of them.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import os
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,12 @@ from gradplan._ffi import tvm_ffi
 from gradplan.declaration import Descriptor, Op, Operand
 from gradplan.declaration.fields import integer
 from gradplan.engines import BoundKernel, Engine
-from gradplan.tensors import describe, exportable, tensor_name, view_of
-from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError, Unsupported
+from gradplan.engines.checks import COMMON, LIBRARIES, PREFIX, common, described, run_checked
+from gradplan.vocabulary import ElementKind, Error, InvalidProblem, Unsupported
 
 __all__ = [
+    "ENGINE",
+    "LIBRARIES",
     "CpuEngine",
     "get_num_threads",
     "isa",
@@ -35,19 +35,14 @@ __all__ = [
     "supported_isas",
 ]
 
-LIBRARIES = Path(__file__).resolve().parent.parent / "lib"
-_PREFIX = "libgradplan_"
-_PROBE = "probe"
-
-
 # Builds --------------------------------------------------------------------------------------
 
 
 def isa_builds() -> tuple[str, ...]:
     """The instruction set levels that this package was built for, the best one last."""
-    names = (path.stem.removeprefix(_PREFIX) for path in LIBRARIES.glob(_PREFIX + "*.so"))
+    names = (path.stem.removeprefix(PREFIX) for path in LIBRARIES.glob(PREFIX + "*.so"))
     # x86-64-v2 < v3 < v4 is also their order as strings.
-    return tuple(sorted(name for name in names if name != _PROBE))
+    return tuple(sorted(name for name in names if name != COMMON))
 
 
 @functools.cache
@@ -56,8 +51,8 @@ def supported_isas() -> tuple[str, ...]:
     builds = isa_builds()
     if not builds:
         return ()
-    probe = ctypes.CDLL(str(LIBRARIES / f"{_PREFIX}{_PROBE}.so"))
-    return tuple(name for name in builds if probe.gradplan_cpu_supports(name.encode()))
+    supports = common().gradplan_cpu_supports
+    return tuple(name for name in builds if supports(name))
 
 
 def isa() -> str:
@@ -83,7 +78,8 @@ _lock = threading.RLock()
 def load(name: str | None = None) -> Any:
     """The library for one instruction set level (default: `isa()`) as a tvm_ffi module.
 
-    Several can be loaded at once; they share no state but the number of threads.
+    Several can be loaded at once; they share no state but the number of threads. What the common
+    library has is found through each of them.
     """
     name = name or isa()
     with _lock:
@@ -91,16 +87,17 @@ def load(name: str | None = None) -> Any:
             if name not in supported_isas():
                 choices = ", ".join(supported_isas()) or "none"
                 raise Unsupported(f"no build {name!r} for this CPU; choices here: {choices}")
-            library = tvm_ffi().load_module(str(LIBRARIES / f"{_PREFIX}{name}.so"))
-            library.gradplan_set_num_threads(_team())
+            library = tvm_ffi().load_module(str(LIBRARIES / f"{PREFIX}{name}.so"))
+            common().gradplan_set_num_threads(_team())
             _loaded[name] = library
         return _loaded[name]
 
 
 @functools.cache
-def kernels(name: str) -> frozenset[str]:
-    """The ops that a build has kernels for."""
-    return frozenset(load(name).gradplan_signatures())
+def kernels(name: str) -> dict[str, Any]:
+    """What a build implements: by op, its tensors, its attributes with the words that it knows of
+    each (none: any value), and its element types."""
+    return {op: dict(has) for op, has in load(name).gradplan_signatures().items()}
 
 
 # Threads -------------------------------------------------------------------------------------
@@ -170,8 +167,8 @@ def set_num_threads(n: int) -> None:
     count = _thread_count(n, integer, "set_num_threads")
     with _lock:
         _num_threads = count
-        for library in _loaded.values():
-            library.gradplan_set_num_threads(_team())
+        if _loaded:
+            common().gradplan_set_num_threads(_team())
 
 
 # The engine ----------------------------------------------------------------------------------
@@ -199,47 +196,51 @@ class CpuEngine(Engine):
 
     def why_not(self, op: Op, desc: Descriptor) -> str | None:
         try:
-            return None if self.has(op) else f"no kernel for {op.name}"
+            known = kernels(self.arch).get(op.name)
         except Unsupported as error:
             return str(error)
+        if known is None:
+            return f"no kernel for {op.name}"
+        for info in op.attributes:
+            value = info.field.attribute(getattr(desc, info.name))
+            words = known["attributes"][info.name]
+            if words and value not in words:
+                return f"no kernel for {op.name} with {info.name}={value!r}"
+        if desc.element.dtype_name not in known["elements"]:
+            return f"no kernel for {op.name} of {desc.element}"
+        return None
 
     def bound(self, op: Op, desc: Descriptor) -> tuple[Any, Any, int]:
         """The C++ function for a problem, the same for tensors whose axes are yet to be merged, and
         the bytes of workspace that it needs."""
         operands = op.operands(desc)
-        described = [
-            [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)] for o in operands
-        ]
         attributes = {
             info.name: info.field.attribute(getattr(desc, info.name)) for info in op.attributes
         }
         function, merging, workspace_size = load(self.build).gradplan_bind(
-            op.name, op.plan_name, described, attributes
+            op.name, op.plan_name, described(operands), attributes
         )
         elements = sum(math.prod(o.shape) for o in operands)
         function.release_gil = merging.release_gil = elements > _SHORT
         return function, merging, workspace_size
 
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
-        library = load(self.build)
         operands = op.operands(desc)
         function, merging, workspace_size = self.bound(op, desc)
-        as_bfloat16 = library["gradplan_as_bfloat16"]
-        direct = desc.element is not ElementKind.BF16
+        plain = all(ElementKind.BF16 not in o.kinds for o in operands)
         return BoundKernel(
-            function if direct else _wrapping(function, as_bfloat16),
+            function if plain else _wrapping(function),
             workspace_size,
-            _recovery(function, as_bfloat16, op.plan_name, operands),
+            functools.partial(_recover, function, op.plan_name, operands),
             merging,
             ffi=function,
         )
 
 
-def _wrapping(
-    function: Callable[..., Any], as_bfloat16: Callable[[Any], Any]
-) -> Callable[..., Any]:
+def _wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` for bfloat16 tensors, which NumPy does not export."""
     bfloat16 = ElementKind.BF16.dtype
+    as_bfloat16 = common()["gradplan_as_bfloat16"]
 
     def run(*args: Any) -> Any:
         return function(
@@ -254,53 +255,22 @@ def _wrapping(
     return run
 
 
-def _check_exports(workspace: Any, plan: str) -> None:
-    """Raises if it is the workspace that cannot be handed to C++."""
-    try:
-        tvm_ffi().from_dlpack(workspace)
-    except Exception as error:
-        raise InvalidProblem(
-            f"{plan}: workspace: expected a writable contiguous tensor, got {describe(workspace)} "
-            f"({error})"
-        ) from error
-
-
-def _recovery(
+def _recover(
     function: Callable[..., Any],
-    as_bfloat16: Callable[[Any], Any],
     plan: str,
     operands: Sequence[Operand],
-) -> Callable[[Exception, Sequence[Any], Any], Exception | None]:
+    error: Exception,
+    tensors: Sequence[Any],
+    workspace: Any,
+) -> Exception | None:
     """What to do when a call failed: NumPy may just have refused to export an array."""
+    if isinstance(error, (Error, MemoryError)):
+        return error
+    try:
+        run_checked(function, plan, operands, tensors, workspace)
+    except Exception as final:
+        return final
+    return None
 
-    def export(operand: Operand, x: Any) -> Any:
-        if not isinstance(x, np.ndarray):
-            return x
-        what = tensor_name(plan, operand.name)
-        array, bfloat16 = exportable(x, what, operand.dtype_names, write=not operand.is_input)
-        return as_bfloat16(array) if bfloat16 else array
 
-    def again(tensors: Sequence[Any], workspace: Any) -> None:
-        exported = [export(o, x) for o, x in zip(operands, tensors, strict=True)]
-        try:
-            function(*exported, workspace)
-        except (Error, MemoryError):
-            raise
-        except Exception as error:
-            # Not NumPy's refusal, then. Say which tensor could not be exported, if it was that.
-            for o, x in zip(operands, exported, strict=True):
-                view_of(x, tensor_name(plan, o.name), o.dtype_names)
-            if workspace is not None:
-                _check_exports(workspace, plan)
-            raise KernelError(f"{plan}: {error}") from error
-
-    def recover(error: Exception, tensors: Sequence[Any], workspace: Any) -> Exception | None:
-        if isinstance(error, (Error, MemoryError)):
-            return error
-        try:
-            again(tensors, workspace)
-        except Exception as final:
-            return final
-        return None
-
-    return recover
+ENGINE = CpuEngine()

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradplan.declaration import Descriptor, Op, Role
 from gradplan.engines import BoundKernel, Engine
-from gradplan.engines.checks import checked
+from gradplan.engines.checks import CallChecks
 from gradplan.vocabulary import Error
 
 
@@ -39,9 +39,11 @@ class ReferenceEngine(Engine):
         takes = inspect.signature(function).parameters
         options = {i.name: getattr(desc, i.name) for i in op.fields if i.name in takes}
         operands = op.operands(desc)
+        checks = CallChecks(op.plan_name, operands)
 
         def run(*args: Any) -> None:
-            arrays = checked(op.plan_name, operands, args[:-1])
+            *tensors, workspace = args
+            arrays = checks.arrays(tensors, workspace)
             for operand, array in zip(operands, arrays, strict=True):
                 if array is not None and operand.is_input:
                     array.flags.writeable = False  # whoever gave it has been promised so
@@ -65,3 +67,6 @@ class ReferenceEngine(Engine):
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
+
+
+ENGINE = ReferenceEngine()

@@ -124,7 +124,7 @@ SPARSEMAX = Op(
             ),
             peers=(
                 Peer("entmax", "entmax.sparsemax", _entmax),
-                Peer("jax", "sparsemax by sorting", _jax_sparsemax),
+                Peer("jax", "sparsemax by sorting", _jax_sparsemax, on_board=False),
             ),
             figures=(Figure("square", 0.50, "entmax", 20), Figure("wide", 0.50, "entmax", 20)),
         ),
@@ -155,6 +155,7 @@ SPARSEMAX_BACKWARD = Op(
                     "jax",
                     "the gradient's formula",
                     _jax_sparsemax_backward,
+                    on_board=False,
                 ),
             ),
             figures=(Figure("square", 0.70, "entmax", 5),),

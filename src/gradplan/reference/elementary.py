@@ -1,6 +1,6 @@
 """exp and log of the bit contract, operation by operation.
 
-The sequences of ``csrc/elementary.h``: IEEE +, -, x, /, integer operations and selects, no libm.
+The sequences of ``csrc/lanes/exp_log.h``: IEEE +, -, x, /, integer operations and selects, no libm.
 ``docs/numerics.md`` ("The two functions") states them as formulas, with their measured errors.
 """
 
@@ -17,7 +17,7 @@ Float = TypeVar("Float", np.float32, np.float64)
 
 @dataclass(frozen=True)
 class _Constants:
-    """What the sequences need for one element type; see csrc/elementary.h."""
+    """What the sequences need for one element type; see csrc/lanes/exp_log.h."""
 
     unsigned: np.dtype[Any]
     signed: np.dtype[Any]

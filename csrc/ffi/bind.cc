@@ -1,0 +1,240 @@
+// A plan binds a kernel once and gets a function that checks and runs a call.
+#include "ffi/bind.h"
+
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/map.h>
+#include <tvm/ffi/tvm_ffi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "ffi/contract.h"
+
+namespace gradplan::ffi {
+namespace {
+
+using tvm::ffi::Any;
+using tvm::ffi::AnyView;
+using tvm::ffi::Array;
+using tvm::ffi::Function;
+using tvm::ffi::Map;
+using tvm::ffi::PackedArgs;
+using tvm::ffi::String;
+
+// Errors carry no C++ backtrace: the Python one ends at the user's call, which is where to look.
+template <class F>
+auto translate_errors(F&& f) {
+  try {
+    return f();
+  } catch (const PlanError& e) {
+    throw tvm::ffi::Error("gradplan." + e.kind, e.what(), "");
+  } catch (const std::bad_alloc&) {
+    throw tvm::ffi::Error("MemoryError", "gradplan: out of memory", "");
+  }
+}
+
+// ---- a call ------------------------------------------------------------------------------------
+
+const DLTensor* tensor_argument(const std::string& plan, const std::string& name,
+                                AnyView argument) {
+  if (auto t = argument.try_cast<DLTensor*>()) return *t;
+  throw PlanError("InvalidProblem", plan + ": tensor '" + name + "': expected a tensor, got " +
+                                        argument.GetTypeKey());
+}
+
+bool is_none(AnyView argument) { return argument.type_index() == tvm::ffi::TypeIndex::kTVMFFINone; }
+
+// The arguments of a call, checked: all tensors and perhaps a workspace, each of which may be None
+// if it can be done without.
+struct Call {
+  Operand operands[kMaxTensors];
+  MergedStrides strides[kMaxTensors];
+  char* workspace = nullptr;  // null: the caller has none
+
+  Call(const CallContract& contract, PackedArgs args, bool merging) {
+    const int count = int(contract.tensors.size());
+    if (args.size() != count && args.size() != count + 1)
+      throw PlanError("InvalidProblem", contract.plan + ": expected " + std::to_string(count) +
+                                            " tensors and perhaps a workspace, got " +
+                                            std::to_string(args.size()) + " arguments");
+    const DLTensor* given[kMaxTensors];
+    for (int i = 0; i < count; ++i) {
+      const TensorContract& tensor = contract.tensors[i];
+      const bool left_out = tensor.optional && is_none(args[i]);
+      given[i] = left_out ? nullptr : tensor_argument(contract.plan, tensor.name, args[i]);
+    }
+    contract.check(given, operands, merging ? strides : nullptr);
+    if (args.size() > count && !is_none(args[count]))
+      workspace = contract.check_workspace(
+          operands, *tensor_argument(contract.plan, "workspace", args[count]));
+  }
+};
+
+// Memory for the time of a call.
+class Scratch {
+ public:
+  explicit Scratch(int64_t bytes) {
+    if (bytes == 0) return;
+    const size_t units = (size_t(bytes) + kWorkspaceAlignment - 1) / kWorkspaceAlignment;
+    owned_.reset(std::aligned_alloc(kWorkspaceAlignment, units * kWorkspaceAlignment));
+    if (!owned_) throw std::bad_alloc();
+  }
+  char* data() const { return static_cast<char*>(owned_.get()); }
+
+ private:
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<void, Free> owned_;
+};
+
+Function make_run(std::shared_ptr<const CallContract> contract, Launch launch, bool merging) {
+  return Function::FromPacked([contract, launch, merging](PackedArgs args, Any*) {
+    translate_errors([&] {
+      const Call call(*contract, args, merging);
+      const Scratch own(call.workspace ? 0 : contract->workspace_size);
+      launch(call.operands, call.workspace ? call.workspace : own.data());
+    });
+  });
+}
+
+// ---- a plan ------------------------------------------------------------------------------------
+
+using Operands = Array<Array<Any>>;
+
+AttributeValue attribute_from(const Any& value) {
+  if (auto text = value.try_cast<String>()) return std::string(*text);
+  if (auto integer = value.as<int64_t>()) return *integer;
+  if (auto flag = value.as<bool>()) return int64_t{*flag};
+  return value.cast<double>();
+}
+
+std::shared_ptr<CallContract> contract_of(const String& plan, const Operands& operands) {
+  auto contract = std::make_shared<CallContract>();
+  contract->plan = plan;
+  std::map<std::string, int> slot;
+  for (const Array<Any>& o : operands) {
+    TensorContract t;
+    t.name = o[0].cast<String>();
+    const std::string role = o[1].cast<String>();
+    t.role = role == "in" ? Role::kInput : role == "out" ? Role::kOutput : Role::kInOut;
+    for (const String& d : o[2].cast<Array<String>>()) t.dtypes.push_back(dtype_from_name(d));
+    for (int64_t extent : o[3].cast<Array<int64_t>>()) t.shape.push_back(extent);
+    t.packed_stride.resize(t.shape.size());
+    int64_t stride = 1;
+    for (int d = int(t.shape.size()) - 1; d >= 0; --d) {
+      t.packed_stride[d] = stride;
+      stride *= t.shape[d];
+    }
+    for (const String& other : o[4].cast<Array<String>>())
+      if (auto found = slot.find(other); found != slot.end()) t.may_equal.push_back(found->second);
+    t.optional = o.size() > 5 && o[5].cast<bool>();
+    slot[t.name] = int(contract->tensors.size());
+    contract->tensors.push_back(std::move(t));
+  }
+  if (contract->tensors.size() > kMaxTensors)
+    throw PlanError("KernelError", contract->plan + ": too many tensors");
+  return contract;
+}
+
+Problem problem_of(const CallContract& contract, const Map<String, Any>& attributes) {
+  Problem problem;
+  problem.plan = contract.plan;
+  for (const TensorContract& t : contract.tensors) {
+    problem.slot[t.name] = int(problem.shape.size());
+    problem.shape.push_back(t.shape);
+    problem.dtypes.push_back(t.dtypes);
+  }
+  for (auto [key, value] : attributes) problem.attributes[key] = attribute_from(value);
+  return problem;
+}
+
+// Nothing is ever computed as something else: a word or an element type that the kernel does not
+// list is refused here.
+void check_implemented(const KernelDefinition& kernel, const Problem& problem) {
+  const auto refuse = [&](const std::string& what) {
+    throw PlanError("Unsupported", problem.plan + ": no kernel for " + kernel.name + what);
+  };
+  for (const Attribute& a : kernel.attributes) {
+    if (a.words.empty()) continue;
+    const std::string& given = problem.text(a.name);
+    if (std::find(a.words.begin(), a.words.end(), given) == a.words.end())
+      refuse(" with " + a.name + "='" + given + "'");
+  }
+  if (problem.dtypes.empty()) refuse(" without tensors");
+  const Dtype element = problem.element();
+  if (std::find(kernel.elements.begin(), kernel.elements.end(), element) == kernel.elements.end())
+    refuse(std::string(" of ") + dtype_name(element));
+}
+
+Array<Any> bind_plan(const Kernels& kernels, const String& name, const String& plan,
+                     const Operands& operands, const Map<String, Any>& attributes) {
+  const auto kernel = std::find_if(kernels.begin(), kernels.end(), [&](const KernelDefinition& k) {
+    return k.name == std::string(name);
+  });
+  if (kernel == kernels.end())
+    throw PlanError("Unsupported", std::string(plan) + ": no kernel named " + std::string(name));
+  auto contract = contract_of(plan, operands);
+  const Problem problem = problem_of(*contract, attributes);
+  check_implemented(*kernel, problem);
+  BoundKernel bound = kernel->bind(problem);
+  if (bound.workspace_size > 0)
+    contract->workspace_size = bound.workspace_size + int64_t(kWorkspaceAlignment);
+  for (int i : bound.dispensable) contract->tensors[i].optional = true;
+  return {make_run(contract, bound.launch, false), make_run(contract, bound.launch, true),
+          contract->workspace_size};
+}
+
+// A function that makes the checks of a call and runs nothing, for engines that are not in C++ and
+// for plans that ask. Outputs may be None: they need not be there yet.
+Function checks(const String& plan, const Operands& operands, int64_t device_type) {
+  return translate_errors([&] {
+    auto contract = contract_of(plan, operands);
+    contract->device = DLDeviceType(device_type);
+    for (TensorContract& t : contract->tensors)
+      t.optional = t.optional || t.role != Role::kInput;
+    return Function::FromPacked([contract = std::shared_ptr<const CallContract>(contract)](
+                                    PackedArgs args, Any*) {
+      translate_errors([&] { Call(*contract, args, false); });
+    });
+  });
+}
+
+}  // namespace
+
+int bind(const Kernels& kernels, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) {
+  TVM_FFI_SAFE_CALL_BEGIN();
+  const PackedArgs given(reinterpret_cast<const AnyView*>(args), count);
+  *reinterpret_cast<Any*>(result) = translate_errors([&] {
+    return bind_plan(kernels, given[0].cast<String>(), given[1].cast<String>(),
+                     given[2].cast<Operands>(), given[3].cast<Map<String, Any>>());
+  });
+  TVM_FFI_SAFE_CALL_END();
+}
+
+int signatures(const Kernels& kernels, TVMFFIAny* result) {
+  TVM_FFI_SAFE_CALL_BEGIN();
+  const auto strings = [](const std::vector<std::string>& from) {
+    Array<String> to;
+    for (const std::string& s : from) to.push_back(String(s));
+    return to;
+  };
+  Map<String, Map<String, Any>> all;
+  for (const KernelDefinition& k : kernels) {
+    Map<String, Array<String>> attributes;
+    for (const Attribute& a : k.attributes) attributes.Set(a.name, strings(a.words));
+    std::vector<std::string> elements;
+    for (Dtype d : k.elements) elements.push_back(dtype_name(d));
+    all.Set(k.name, {{"tensors", strings(k.tensors)},
+                     {"attributes", attributes},
+                     {"elements", strings(elements)}});
+  }
+  *reinterpret_cast<Any*>(result) = all;
+  TVM_FFI_SAFE_CALL_END();
+}
+
+}  // namespace gradplan::ffi
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_checks, gradplan::ffi::checks);

@@ -1,0 +1,117 @@
+// The operations of a plain scan: cumsum, cumprod, cummax, cummin.
+//
+// apply_hastily is apply without its care for NaN. It gives the same bits as long as no NaN comes
+// up anywhere; one that does comes out as NaN, except where kLosesNan. Where carries are combined
+// with results, none can come up if the carry is harmless and the result is not NaN.
+#pragma once
+
+#include <limits>
+
+#include "lanes/lanes.h"
+
+namespace gradplan::lanes {
+
+struct Sum {
+  template <class V>
+  static V identity() {
+    return V(ElementOf<V>(-0.0));  // the exact one: -0.0 + x is x, signed zeros included
+  }
+  template <class V>
+  GP_INLINE static V apply(const V& a, const V& b) {
+    return a + b;
+  }
+  template <class V>
+  GP_INLINE static V apply_hastily(const V& a, const V& b) {
+    return a + b;
+  }
+  static constexpr bool kCares = false;  // apply and apply_hastily differ
+  static constexpr bool kLosesNan = false;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry - carry == T(0);  // finite
+  }
+};
+
+struct Product {
+  template <class V>
+  static V identity() {
+    return V(ElementOf<V>(1));
+  }
+  // Zero times infinity is zero: a group that overflows behind a zero must not turn it into NaN.
+  template <class V>
+  GP_INLINE static V apply(const V& a, const V& b) {
+    const V p = a * b;
+    return select((p != p) & (a == a) & (b == b), V{}, p);
+  }
+  template <class V>
+  GP_INLINE static V apply_hastily(const V& a, const V& b) {
+    return a * b;
+  }
+  static constexpr bool kCares = true;
+  static constexpr bool kLosesNan = false;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry != T(0) && carry - carry == T(0);
+  }
+};
+
+// NaN sticks once seen; of equal values the first one stays.
+struct Maximum {
+  template <class V>
+  static V identity() {
+    return V(-std::numeric_limits<ElementOf<V>>::infinity());
+  }
+  template <class V>
+  GP_INLINE static V apply(const V& a, const V& b) {
+    return select((b <= a) | (a != a), a, b);
+  }
+  template <class V>
+  GP_INLINE static V apply_hastily(const V& a, const V& b) {
+    return b > a ? b : a;
+  }
+  static constexpr bool kCares = true;
+  static constexpr bool kLosesNan = true;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry == carry;
+  }
+  template <class V>
+  GP_INLINE static auto beats(const V& challenger, const V& holder) {
+    return challenger > holder;
+  }
+};
+
+struct Minimum {
+  template <class V>
+  static V identity() {
+    return V(std::numeric_limits<ElementOf<V>>::infinity());
+  }
+  template <class V>
+  GP_INLINE static V apply(const V& a, const V& b) {
+    return select((b >= a) | (a != a), a, b);
+  }
+  template <class V>
+  GP_INLINE static V apply_hastily(const V& a, const V& b) {
+    return b < a ? b : a;
+  }
+  static constexpr bool kCares = true;
+  static constexpr bool kLosesNan = true;
+  template <class T>
+  static bool harmless(T carry) {
+    return carry == carry;
+  }
+  template <class V>
+  GP_INLINE static auto beats(const V& challenger, const V& holder) {
+    return challenger < holder;
+  }
+};
+
+template <class Op, bool Hasty, class V>
+GP_INLINE V apply_either(const V& a, const V& b) {
+  if constexpr (Hasty)
+    return Op::apply_hastily(a, b);
+  else
+    return Op::apply(a, b);
+}
+
+}  // namespace gradplan::lanes

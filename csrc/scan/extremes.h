@@ -1,0 +1,57 @@
+// The extreme of everything before each piece of a row, for sweeps that start with it.
+#pragma once
+
+#include "lanes/operations.h"
+#include "scan/pieces.h"
+
+namespace gradplan::scan {
+
+template <class C>
+struct ExtremeState {
+  Lanes<C> extreme;
+};
+
+// The extreme of every piece by itself.
+template <class C, class Op>
+struct ExtremeKernel final : SweepKernelOf<C, ExtremeState<C>> {
+  using V = Lanes<C>;
+  C* extremes;
+
+  explicit ExtremeKernel(C* extremes)
+      : SweepKernelOf<C, ExtremeState<C>>(1, 0), extremes(extremes) {}
+
+  void begin(void* state, const LaneInputs<C>&, const LaneRange&, int64_t, int) const override {
+    this->of(state).extreme = Op::template identity<V>();
+  }
+  void square(void* state, Square<C>* squares, int64_t, int count, int64_t) const override {
+    V& extreme = this->of(state).extreme;
+    for (int i = 0; i < count; ++i) extreme = Op::apply(extreme, squares[0].get(i));
+  }
+  void end(void* state, const LaneRange& range, int64_t lane, int lanes) const override {
+    store_used(this->of(state).extreme, extremes + range.id(lane), lanes);
+  }
+};
+
+// Turns extremes of pieces into those of everything before each piece, along each row; from the
+// last piece down if `descending`.
+template <class Op, class C>
+void chain_extremes(const Cut& cut, C* extremes, bool descending) {
+  for (int64_t row = 0; row < cut.rows; ++row) {
+    C running = Op::template identity<C>();
+    for (int64_t i = 0; i < cut.pieces(); ++i) {
+      C& at = extremes[(descending ? cut.pieces() - 1 - i : i) * cut.rows + row];
+      const C own = at;
+      at = running;
+      running = Op::apply(running, own);
+    }
+  }
+}
+
+template <class Op, class E>
+void find_extremes(const Geometry<E>& x, const Cut& cut, ComputeOf<E>* extremes, bool descending) {
+  const ExtremeKernel<ComputeOf<E>, Op> kernel(extremes);
+  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep(kernel, x, r); });
+  chain_extremes<Op>(cut, extremes, descending);
+}
+
+}  // namespace gradplan::scan

@@ -1,0 +1,6 @@
+// cumprod.
+#include "scan/prefix_operation_of.h"
+
+namespace gradplan::scan {
+GP_PREFIX_OPERATION(Product)
+}

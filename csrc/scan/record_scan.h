@@ -1,0 +1,184 @@
+// cummax and cummin backward: the gradient of every position goes to the record that holds there.
+//
+// A sweep in forward order marks the records, one bit an element; a sweep from the end sums dy and
+// hands the sum to each record that it meets.
+#pragma once
+
+#include "lanes/mask_bits.h"
+#include "scan/extremes.h"
+#include "scan/recurrence.h"
+
+namespace gradplan::scan {
+
+// Marks of all lane groups: group i of a range starts at (ids before it / 16, rounded up) * piece.
+struct Marks {
+  uint16_t* bits;
+  int64_t piece;
+  int64_t full_groups;  // groups of full pieces; those of the shorter last pieces come behind
+
+  uint16_t* of(const LaneRange& range, int64_t lane) const {
+    const int64_t before = range.length == piece ? 0 : full_groups;
+    return bits +
+           (before + (lane + range.first_piece * range.rows * (before == 0)) / kLanes) * piece;
+  }
+};
+
+template <class C>
+struct MarkState {
+  Lanes<C> extreme;
+  uint16_t* marks;
+  uint16_t first;  // lanes whose first position is the row's first
+};
+
+// Walks lanes backwards, which is the forward order: step i is the position length-1-i of the lane.
+template <class C, class Op>
+struct MarkKernel final : SweepKernelOf<C, MarkState<C>> {
+  using V = Lanes<C>;
+
+  Marks marks;
+  const C* extremes;  // before every piece; null: whole rows
+  int64_t last_piece;
+  bool ties_last;
+
+  MarkKernel(const Marks& marks, const C* extremes, int64_t last_piece, bool ties_last)
+      : SweepKernelOf<C, MarkState<C>>(1, 0),
+        marks(marks),
+        extremes(extremes),
+        last_piece(last_piece),
+        ties_last(ties_last) {}
+
+  void begin(void* state, const LaneInputs<C>&, const LaneRange& range, int64_t lane,
+             int lanes) const override {
+    MarkState<C>& s = this->of(state);
+    s.extreme = extremes ? V::load(extremes + range.id(lane)) : Op::template identity<V>();
+    s.marks = marks.of(range, lane);
+    s.first = 0;
+    for (int l = 0; l < lanes; ++l)
+      if (range.first_piece + (lane + l) / range.rows == last_piece) s.first |= uint16_t(1u << l);
+  }
+
+  void square(void* state, Square<C>* squares, int64_t step, int count,
+              int64_t length) const override {
+    MarkState<C>& s = this->of(state);
+    for (int i = 0; i < count; ++i) {
+      const V x = squares[0].get(i), m = s.extreme;
+      const auto nan = x != x;
+      const auto record =
+          ties_last ? nan | (x == m) | Op::beats(x, m) : (nan & (m == m)) | Op::beats(x, m);
+      s.extreme = Op::apply(m, x);
+      uint16_t bits = mask_bits(record);
+      if (step + i == 0) bits |= s.first;
+      s.marks[length - 1 - (step + i)] = bits;
+    }
+  }
+};
+
+// t[q] = dy[q] + u[q-1], u = t but -0.0 behind a record; dx = t at records. Inputs: dy.
+template <class Compute>
+struct RecordPolicy {
+  using C = Compute;
+  static constexpr int kInputs = 1, kSummaryInputs = 1, kAhead = -1;
+
+  template <class V>
+  struct Memory {
+    const uint16_t* marks;
+  };
+  template <class V>
+  struct Gain {
+    V passes;  // 1 where no record stands in the way, else 0
+  };
+
+  Marks marks;
+
+  template <bool Emit>
+  void begin(Memory<Lanes<C>>& memory, const LaneInputs<C>&, const LaneRange& range, int64_t lane,
+             int, int64_t, const C*) const {
+    memory.marks = marks.of(range, lane);
+  }
+  template <class M>
+  void finish_input(const M&, Square<C>*, int) const {}
+
+  template <class V>
+  static Gain<V> start(const Memory<V>&) {
+    return {V(ElementOf<V>(1))};
+  }
+  template <class V>
+  static void finish(Gain<V>&, const Memory<V>&) {}
+  template <class V>
+  static Gain<V> compose(const Gain<V>& later, const Gain<V>& earlier) {
+    return {later.passes * earlier.passes};
+  }
+  template <class V>
+  static V join(const V& l, const Gain<V>& gain, const V& v) {
+    using T = ElementOf<V>;
+    return l + select(gain.passes != V(T(0)), v, V(T(-0.0)));
+  }
+  template <class V>
+  static void pack(const Gain<V>& gain, V* fields) {
+    fields[0] = fields[1] = gain.passes;
+  }
+  template <class V>
+  static Gain<V> unpack(const V* fields) {
+    return {fields[0]};
+  }
+
+  template <bool Emit, bool Summary, class State>
+  void square(State& s, Square<C>* squares, int64_t step, int count, bool first) const {
+    using V = Lanes<C>;
+    const V nothing = V(C(-0.0));
+    V t = s.t, l = s.l, passes = s.gain.passes;
+    for (int i = 0; i < count; ++i) {
+      const V dy = squares[0].get(i);
+      const auto record = mask_of_bits<IntOf<C>>(s.memory.marks[step + i]);
+      if constexpr (Emit) {
+        // Nothing has come in where has_t is false: t is -0.0 there.
+        const V sum = dy + t;
+        squares[1].set(i, select(record, sum, V(C(0))));
+        t = select(record, nothing, sum);
+      }
+      if constexpr (Summary) {
+        l = select(record, nothing, first && i == 0 ? dy : dy + l);
+        passes = select(record, V(C(0)), passes);
+      }
+    }
+    if constexpr (Emit) s.t = t;
+    if constexpr (Summary) {
+      s.l = l;
+      s.gain.passes = passes;
+    }
+  }
+};
+
+template <class C>
+int64_t record_scan_workspace(int64_t rows, int64_t n) {
+  const Cut cut = Cut::of(rows, n);
+  const int64_t groups = [&] {
+    auto of = [](int64_t lanes) { return (lanes + kLanes - 1) / kLanes; };
+    return of(rows * cut.full()) + of(cut.tail() > 0 ? rows : 0);
+  }();
+  const int64_t marks = (groups * cut.piece * int64_t(sizeof(uint16_t)) + 63) / 64 * 64;
+  return marks + recurrence_workspace<C>(cut);
+}
+
+// Operands: x, dy, dx, from the end.
+template <class Op, class E>
+void record_scan(const Geometry<E>& geometry, bool ties_last, char* workspace) {
+  using C = ComputeOf<E>;
+  const Cut cut = Cut::of(geometry.rows, geometry.n);
+  if (cut.empty()) return;
+  const int64_t carry_bytes = recurrence_workspace<C>(cut);
+  const Marks marks{reinterpret_cast<uint16_t*>(workspace + carry_bytes), cut.piece,
+                    (cut.rows * cut.full() + kLanes - 1) / kLanes};
+  const RecurrenceCarries<C> carries(workspace, cut);
+  const Geometry<E> x = geometry.only(1);
+  const C* extremes = nullptr;
+  if (!cut.whole()) {
+    find_extremes<Op>(x, cut, carries.memory, true);
+    extremes = carries.memory;
+  }
+  const MarkKernel<C, Op> mark(marks, extremes, cut.pieces() - 1, ties_last);
+  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep(mark, x, r, Walk::kBackwards); });
+  run_recurrence(RecordPolicy<C>{marks}, geometry.only(2, 1), cut, &carries);
+}
+
+}  // namespace gradplan::scan

@@ -1,0 +1,62 @@
+"""PyTorch's tensors for the formulas of the declarations (`gradplan.declaration.Namespace`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+Tensor = Any
+
+
+class TorchNamespace:
+    """What rules are written in."""
+
+    def call(self, function: str, **values: Any) -> Any:
+        from gradplan.torch.operators import OPERATORS
+
+        return OPERATORS[function].invoke(values)
+
+    def where(self, condition: Tensor, a: Any, b: Any) -> Tensor:
+        return torch.where(condition, a, b)
+
+    def full_like(self, x: Tensor, value: float) -> Tensor:
+        return torch.full_like(x, value)
+
+    def isnan(self, x: Tensor) -> Tensor:
+        return torch.isnan(x)
+
+    def stop_gradient(self, x: Tensor) -> Tensor:
+        return x.detach()
+
+    def new_axis(self, x: Tensor) -> Tensor:
+        return x[None]
+
+    def first(self, x: Tensor) -> Tensor:
+        return x[0]
+
+    def shift(self, x: Tensor, axis: int, by: int, fill: float) -> Tensor:
+        if x.ndim == 0:
+            return torch.full_like(x, fill)
+        n = x.shape[axis]
+        if n == 0:
+            return x
+        edge = torch.full_like(x.narrow(axis, 0, 1), fill)
+        kept = x.narrow(axis, 0 if by > 0 else 1, n - 1)
+        return torch.cat([edge, kept] if by > 0 else [kept, edge], axis)
+
+    def latest(self, mask: Tensor, axis: int, reverse: bool) -> Tensor:
+        if mask.ndim == 0:
+            return torch.zeros_like(mask, dtype=torch.int64)
+        n = mask.shape[axis]
+        place = torch.arange(n, device=mask.device)
+        place = place.view([-1 if i == axis % mask.ndim else 1 for i in range(mask.ndim)])
+        if not reverse:
+            return torch.where(mask, place, 0).cummax(axis).values
+        return torch.where(mask, place, n - 1).flip(axis).cummin(axis).values.flip(axis)
+
+    def take_along(self, x: Tensor, positions: Tensor, axis: int) -> Tensor:
+        return x.clone() if x.ndim == 0 else x.gather(axis, positions)
+
+
+XP = TorchNamespace()

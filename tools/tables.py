@@ -1,0 +1,126 @@
+"""Writes the tables of functions in the documents, between their marks, from the declarations.
+
+python tools/tables.py            write them
+python tools/tables.py --check    exit with 1 if they are not current
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from stubs import SOURCE, write
+
+from gradplan.declaration import OPS, Function, Like, Op
+from gradplan.signatures import signature_of
+
+ROOT = SOURCE.parent
+BEGIN, END = "<!-- {}: `make stubs` writes this table -->\n", "<!-- end of {} -->\n"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _code(*names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names if name)
+
+
+def _forwards() -> Iterator[tuple[Op, Function]]:
+    for op in OPS.values():
+        if not op.forwards():
+            for function in op.functions:
+                yield op, function
+
+
+# Every function, everywhere ------------------------------------------------------------------
+
+
+def functions() -> str:
+    """Forward and backward of the function layer, and what the bridges call it."""
+    rows = []
+    for op, function in _forwards():
+        backward = op.backward()
+        gradient = "" if backward is None else backward.sibling(function).name
+        here = [_code(*_names(bridge, function)) for bridge in ("torch", "jax")]
+        rows.append([_code(op.plan_name), _code(function.name), _code(gradient), *here])
+    heads = ["plan", "`gradplan`", "its gradient", "`gradplan.torch`", "`gradplan.jax`"]
+    return _table(heads, rows)
+
+
+def _like(bridge: str, function: Function) -> Like | None:
+    like: Like | None = getattr(function, bridge)
+    return like
+
+
+def _names(bridge: str, function: Function) -> Iterator[str]:
+    """What a bridge calls a function; perhaps another one with a flag."""
+    like = _like(bridge, function)
+    if like is not None:
+        yield from (like.name or function.name, *like.aliases)
+        return
+    for _, other in _forwards():
+        chooser = _like(bridge, other)
+        if chooser is not None:
+            for flag, chosen in chooser.chooses.items():
+                if chosen == function.name:
+                    yield f"{chooser.name or other.name}(..., {flag}=True)"
+
+
+# What to replace with what --------------------------------------------------------------------
+
+
+def replacements(bridge: str, short: str) -> str:
+    """A bridge's functions, and what each takes the place of."""
+    rows = []
+    for op, function in _forwards():
+        like = _like(bridge, function)
+        if like is None:
+            continue
+        name = like.name or function.name
+        new = [f"{short}.{name}({like.arguments or _arguments(bridge, op, function)})"]
+        new += [f"{short}.{alias}" for alias in like.aliases]
+        old = [like.peer or _peer(bridge, function)]
+        if like.module is not None:
+            new.append(f"{short}.nn.{like.module.name}")
+            old.append(like.module.base and f"torch.nn.{like.module.base}")
+        rows.append([_code(*old) or "(it has none)", _code(*new), like.differs])
+    return _table(["instead of", "write", "what differs"], rows)
+
+
+def _peer(bridge: str, function: Function) -> str:
+    """What a user would write where the framework has no function for it."""
+    return next((p.name for p in function.peers if p.library == bridge and p.on_board), "")
+
+
+def _arguments(bridge: str, op: Op, function: Function) -> str:
+    """The function layer's own, which a bridge takes over unless its declaration says otherwise."""
+    signature = signature_of(op, function.name)
+    defaults = {name: signature.default_of(argument) for name, argument in signature.arguments}
+    if bridge == "torch":
+        defaults = {"dim" if name == "axis" else name: value for name, value in defaults.items()}
+    return ", ".join(
+        name if default is inspect.Parameter.empty else f"{name}={default!r}"
+        for name, default in defaults.items()
+    )
+
+
+def _renewed(document: Path, name: str, table: str) -> str:
+    text = document.read_text(encoding="utf-8")
+    begin, end = BEGIN.format(name), END.format(name)
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise SystemExit(f"{document.name}: expected the lines {begin!r} and {end!r}")
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+
+
+if __name__ == "__main__":
+    tables = {
+        "README.md": ("functions", functions()),
+        "docs/torch.md": ("replacements", replacements("torch", "gpt")),
+        "docs/jax.md": ("replacements", replacements("jax", "gpj")),
+    }
+    sys.exit(write({ROOT / path: _renewed(ROOT / path, *made) for path, made in tables.items()}))
