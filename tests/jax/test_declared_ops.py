@@ -248,7 +248,9 @@ def test_batches_are_the_loop(name: str) -> None:
     for dims in itertools.product((None, 0, 1), repeat=len(made)):
         if all(d is None for d in dims) or (len(made) > 3 and 1 in dims):
             continue
-        given = [x[0] if d is None else jnp.moveaxis(x, 0, d) for x, d in zip(made, dims, strict=True)]
+        given = [
+            x[0] if d is None else jnp.moveaxis(x, 0, d) for x, d in zip(made, dims, strict=True)
+        ]
         results = jax.jit(jax.vmap(function, dims))(*given)
         for i in range(3):
             one = [x if d is None else jnp.take(x, i, d) for x, d in zip(given, dims, strict=True)]

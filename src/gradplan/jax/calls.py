@@ -39,9 +39,7 @@ def renamed(signature: Signature, name: str, like: Like) -> Signature:
         dataclasses.replace(t, called=called.get(t.function_name, t.function_name))
         for t in signature.inputs
     ]
-    made.parameters = [
-        Parameter(called.get(p.name, p.name), p.info) for p in signature.parameters
-    ]
+    made.parameters = [Parameter(called.get(p.name, p.name), p.info) for p in signature.parameters]
     made.__dict__.pop("first", None)
     made.__dict__.pop("arguments", None)
     return made

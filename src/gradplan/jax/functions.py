@@ -61,7 +61,9 @@ class _Offer:
         function.__qualname__ = self.name
         function.__annotations__ = {p.name: p.annotation for p in self.parameters}
         count = len(self.signature.outputs)
-        function.__annotations__["return"] = f"tuple[{', '.join(['Array'] * count)}]" if count > 1 else "Array"
+        function.__annotations__["return"] = (
+            f"tuple[{', '.join(['Array'] * count)}]" if count > 1 else "Array"
+        )
         function.__doc__ = self.doc()
         return function
 
