@@ -34,9 +34,7 @@ def _batch(family: Family, args: Sequence[Array], dims: Dims, *, problem: Proble
 class _Batch:
     """A batched call of a primitive. Each way to serve it returns None where it does not apply."""
 
-    def __init__(
-        self, family: Family, problem: Problem, args: Sequence[Array], dims: Dims
-    ) -> None:
+    def __init__(self, family: Family, problem: Problem, args: Sequence[Array], dims: Dims) -> None:
         self.family = family
         self.problem = problem
         self.op, self.desc = family.of(problem)
@@ -156,7 +154,9 @@ class _Batch:
             not indices
             or not rows <= set(self.op.sizes_with_role(AxisRole.ROWS))
             or any(t.pointers or rows.intersection(t.axes[1:]) for t in (*inputs, *self.outputs))
-            or any(_lead(t) in rows - needed for t in inputs if not t.index)  # too many copies of it
+            or any(
+                _lead(t) in rows - needed for t in inputs if not t.index
+            )  # too many copies of it
             or any(t.index and t.into in rows for t in self.outputs)  # -1 may stand for something
             or any(t.ascending for t in self.family.inputs(self.in_any_order))
             or any(self.overflows(t, x) for t, x, _ in self.inputs if t.into in rows)

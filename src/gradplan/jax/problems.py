@@ -53,9 +53,7 @@ class Problem:
         return Problem(op, desc, _copy(desc, backward, options), absent)
 
     @staticmethod
-    def of_gradient(
-        op: Op, grad_desc: Descriptor, absent: frozenset[str] = frozenset()
-    ) -> Problem:
+    def of_gradient(op: Op, grad_desc: Descriptor, absent: frozenset[str] = frozenset()) -> Problem:
         """The problem whose gradient `op` computes for `grad_desc`."""
         fixed = op.function_for(grad_desc).fixed
         forwards = [f for f in op.forwards() if any(g.fixed == fixed for g in f.functions)]
