@@ -56,11 +56,16 @@ class Namespace(Protocol):
 class Rule:
     """The derivatives of one function; by default J is constant almost everywhere.
 
-    `v` has the values of the backward op by name: cotangents, saved tensors and options.
+    `v` has the values of the backward op by name: cotangents, saved tensors and options. An optional
+    input that a call does without is None there. Saved outputs that have no cotangent, such as a
+    statistic, have no tangent either: a rule derives through them as functions of the inputs.
     """
 
     def tangent(self, xp: Namespace, v: Values, t: Values) -> Array:
-        """J t, for tangents `t` of the forward's inputs by name."""
+        """J t, for tangents `t` of the forward's inputs by name.
+
+        Of several outputs with cotangents it is a mapping by their names.
+        """
         raise NotImplementedError
 
     def pull_saved(self, xp: Namespace, v: Values, c: Values, tangent: Array) -> dict[str, Array]:
@@ -73,7 +78,8 @@ class Rule:
     def push_saved(self, xp: Namespace, v: Values, t: Values) -> Array | None:
         """The tangent of the backward's result for tangents `t` of the saved tensors, None for 0.
 
-        It must be linear in `t`.
+        It must be linear in `t`. Of several results it is a mapping by the names of the forward's
+        inputs; one that is missing there is 0.
         """
         return None
 

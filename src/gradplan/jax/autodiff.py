@@ -135,7 +135,7 @@ def _forward_jvp(primals: Any, tangents: Any, *, problem: Problem) -> Any:
             pushed = _named(problem.moved, _push(problem, moving, saved))
     elif any(t.differentiable for t in problem.outputs):
         raise Unsupported(f"gradplan.jax: {problem.function.name} has no gradient")
-    zeros = (ad.Zero.from_primal_value(y) for y in results)
+    zeros = (ad.Zero(jax.typeof(y).to_tangent_aval()) for y in results)
     return results, [
         pushed.get(t.name, zero) for t, zero in zip(problem.outputs, zeros, strict=True)
     ]

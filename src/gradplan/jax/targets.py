@@ -23,14 +23,14 @@ from gradplan.vocabulary import NUMERICS_VERSION, ElementKind, KernelError, Unsu
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 """What JAX compiles for; devices are called the same."""
 _HERE = "cpu"
-_published: dict[int, str] = {}
+_published: dict[int, tuple[str, BoundKernel]] = {}
 _lock = threading.Lock()
 
 
 @functools.cache
-def _target(op: Op, platform: str, takes_stream: bool) -> str:
+def _target(op: str, platform: str, takes_stream: bool) -> str:
     """The name under which XLA finds the kernels of an op."""
-    name = f"gradplan.{op.name}{'.on_stream' if takes_stream else ''}"
+    name = f"gradplan.{op}{'.on_stream' if takes_stream else ''}"
     run = load().gradplan_published_runner()
     arguments = ["attrs.problem", "args", "rets", *["ctx.stream"] * takes_stream]
     known = platform if platform == _HERE else "gpu"
@@ -69,11 +69,12 @@ def _publish(plan: Plan[Any], missing: Sequence[int]) -> int:
     digest = hashlib.blake2b(problem.encode(), digest_size=8).digest()
     number = int.from_bytes(digest, "little", signed=True)
     with _lock:
-        if number not in _published:
+        before, kernel = _published.get(number, (problem, None))
+        if before != problem:
+            raise KernelError(f"{problem} and {before} have the same digest")
+        if kernel is not plan._kernel:  # an engine may have been replaced since
             load().gradplan_publish(number, _callable(plan, missing))
-            _published[number] = problem
-        elif _published[number] != problem:
-            raise KernelError(f"{problem} and {_published[number]} have the same digest")
+            _published[number] = problem, plan._kernel
     return number
 
 
@@ -135,6 +136,6 @@ def lower(
     missing = [i for i, name in enumerate(operands) if name not in given and name not in made]
     plan = _select(op, desc, platform)
     number = _publish(plan, missing)
-    rule = jax.ffi.ffi_lowering(_target(op, platform, plan._kernel.takes_stream))
+    rule = jax.ffi.ffi_lowering(_target(op.name, platform, plan._kernel.takes_stream))
     ctx = ctx.replace(avals_in=[ctx.avals_in[i] for i in order])
     return rule(ctx, *(args[i] for i in order), problem=np.int64(number))
