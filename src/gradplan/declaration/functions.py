@@ -47,6 +47,8 @@ class Like:
     """The framework's conventions, for options that its signature does not have: ties, bounds."""
     only_gradient: tuple[str, ...] = ()
     """Options that only the gradient obeys."""
+    operator: str = ""
+    """The name of the operator for that."""
     chooses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Flags of the signature, and the function that takes over where they are set."""
     inferred: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -58,7 +60,7 @@ class Like:
     """Whether the framework's autocast wants it in float32 (on GPUs)."""
     other_elements: Callable[..., Any] | None = None
     """Serves element types that gradplan has no kernels for: takes the framework's module and
-    then the arguments by the bridge's names. Without it they are refused."""
+    then the arguments by the bridge's names. What it answers with NotImplemented is refused."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -77,12 +77,16 @@ class Op:
     functions: tuple[Function, ...]
     arithmetic: Arithmetic = Arithmetic.COMPUTE
     gradient: Gradient | None = None
-    broadcasts: bool = False
-    """The function layer broadcasts the inputs against each other."""
+    broadcasts: str = ""
+    """Whether functions broadcast the inputs against each other: the function that repeats rows
+    for it, so that the gradient of what was repeated is a sum in a fixed order."""
 
     def __post_init__(self) -> None:
         known = {info.name for info in self.fields}
         for tensor in self.tensors:
+            for axis in tensor.axes:
+                if isinstance(axis, DerivedAxes) and axis.field in known:
+                    axis.resolve(self.field_named[axis.field].field)
             fields = {a.field if isinstance(a, DerivedAxes) else a for a in tensor.axes}
             if not known >= fields:
                 raise TypeError(f"{self.name}: {tensor.name} has unknown axes {tensor.axes}")

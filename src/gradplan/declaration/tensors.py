@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import Any
 
-from gradplan.declaration.descriptor import Descriptor, Only, fields_of
-from gradplan.declaration.fields import AxisOf, AxisRole
+from gradplan.declaration.descriptor import Descriptor, Only
+from gradplan.declaration.fields import AxisOf, AxisRole, Field
 from gradplan.vocabulary import INDICES, ElementKind, _Word
 
 # Axes ----------------------------------------------------------------------------------------
@@ -21,36 +22,46 @@ class DerivedAxes(str):
     keeps: frozenset[AxisRole] = frozenset(AxisRole)
     """The axes of a shape that it has."""
 
-    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
+    def resolve(self, field: Field) -> None:
+        """Tells it what its field is, once it is part of an op."""
+
+    def sizes(self, desc: Any) -> tuple[int, ...]:
+        """The extents, for a descriptor or anything else that has its fields."""
         raise NotImplementedError
 
 
-def _shape_and_axis(desc: Descriptor, axis: str) -> tuple[tuple[int, ...], int]:
-    """The shape that the field `axis` names an axis of, and the axis; rank 0 is a row of one."""
-    field = next(info.field for info in fields_of(type(desc)) if info.name == axis)
-    assert isinstance(field, AxisOf)
-    shape: tuple[int, ...] = getattr(desc, field.shape)
-    return shape or (1,), getattr(desc, axis)
+class _OfShape(DerivedAxes):
+    shape: str
+    """The field that holds the shape, which `field` names an axis of."""
+
+    def resolve(self, field: Field) -> None:
+        if not isinstance(field, AxisOf):
+            raise TypeError(f"{self.field} is no axis of a shape")
+        self.shape = field.shape
+
+    def shape_and_axis(self, desc: Any) -> tuple[tuple[int, ...], int]:
+        """Rank 0 is a row of one."""
+        return getattr(desc, self.shape) or (1,), getattr(desc, self.field)
 
 
-class _Without(DerivedAxes):
+class _Without(_OfShape):
     keeps = frozenset({AxisRole.BATCH})
 
-    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
-        shape, axis = _shape_and_axis(desc, self.field)
+    def sizes(self, desc: Any) -> tuple[int, ...]:
+        shape, axis = self.shape_and_axis(desc)
         return shape[:axis] + shape[axis + 1 :]
 
 
-class _Along(DerivedAxes):
+class _Along(_OfShape):
     keeps = frozenset({AxisRole.ALONG})
 
-    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
-        shape, axis = _shape_and_axis(desc, self.field)
+    def sizes(self, desc: Any) -> tuple[int, ...]:
+        shape, axis = self.shape_and_axis(desc)
         return (shape[axis],)
 
 
 class _OneMore(DerivedAxes):
-    def sizes(self, desc: Descriptor) -> tuple[int, ...]:
+    def sizes(self, desc: Any) -> tuple[int, ...]:
         return (getattr(desc, self.field) + 1,)
 
 
@@ -75,7 +86,7 @@ def _derived(kind: type[DerivedAxes], name: str, field: str) -> DerivedAxes:
     return made
 
 
-def sizes_of(axis: str, desc: Descriptor) -> tuple[int, ...]:
+def sizes_of(axis: str, desc: Any) -> tuple[int, ...]:
     """The extents that an axis of a declaration stands for."""
     if isinstance(axis, DerivedAxes):
         return axis.sizes(desc)

@@ -19,9 +19,10 @@ from gradplan.binding import (
     make_descriptor,
     unpacked_shape,
 )
-from gradplan.declaration import Like, Tensor
+from gradplan.declaration import Like
 from gradplan.jax.problems import Problem, forward
-from gradplan.signatures import Parameter, Signature, signature_of
+from gradplan.offers import gradient_parameters, own_parameters
+from gradplan.signatures import Parameter, Signature
 from gradplan.vocabulary import InvalidProblem, Unsupported
 
 Array = Any
@@ -43,29 +44,6 @@ def renamed(signature: Signature, name: str, like: Like) -> Signature:
     made.__dict__.pop("first", None)
     made.__dict__.pop("arguments", None)
     return made
-
-
-def gradient_parameters(signature: Signature) -> list[Parameter]:
-    """The options that the gradient has and the function itself does not, such as `ties`.
-
-    Those that ask it to add to an output are of no use here: there is none to add to.
-    """
-    backward = signature.op.backward()
-    if backward is None:
-        return []
-    known = {*signature.op.field_named, *_updating(backward.outputs)}
-    sibling = signature_of(backward, backward.sibling(signature.function).name)
-    return [p for p in sibling.parameters if p.info.name not in known]
-
-
-def _updating(outputs: Sequence[Tensor]) -> set[str]:
-    return {name for t in outputs if t.updates is not None for name in t.updates.values}
-
-
-def own_parameters(signature: Signature) -> list[Parameter]:
-    """The options of a function; without those that ask it to add to an output."""
-    updating = _updating(signature.outputs)
-    return [p for p in signature.parameters if p.info.name not in updating]
 
 
 class Callee:

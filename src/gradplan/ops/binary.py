@@ -106,7 +106,7 @@ BINARY_PARAM = Op(
     gradient=Gradient(
         "binary_param_backward", cotangents={"dy": "y"}, grads={"da": "a", "db": "b"}
     ),
-    broadcasts=True,
+    broadcasts="segment_sum_backward",
 )
 
 BINARY_PARAM_BACKWARD = Op(

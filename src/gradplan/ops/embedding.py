@@ -112,6 +112,7 @@ EMBEDDING = Op(
                 """,
                 # PyTorch returns the padding row like any other; only its gradient skips it.
                 only_gradient=("padding_idx",),
+                operator="embedding_with_padding",
                 ranks={"weight": 2},
                 module=Module(
                     "Embedding",

@@ -180,7 +180,9 @@ def _jax_peer(name: str) -> Peer:
 def _other_elements(name: str) -> Any:
     """PyTorch's own; for integers, whose sums have no rounding to agree about."""
 
-    def scan(torch: Any, x: Any, dim: int, reverse: bool, dtype: Any = None) -> Any:
+    def scan(torch: Any, x: Any, dim: int, reverse: bool) -> Any:
+        if x.dtype.is_complex:
+            return NotImplemented
         flip = reverse and x.ndim > 0
         result = getattr(torch, name)(x.flip(dim) if flip else x, dim)
         values = result if isinstance(result, torch.Tensor) else result.values

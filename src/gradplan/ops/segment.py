@@ -89,6 +89,8 @@ def _other_elements(
     torch: Any, x: Any, segment_ids: Any, num_segments: int, sorted: bool, bounds: str
 ) -> Any:
     """Integers, whose sums have no rounding to agree about."""
+    if x.dtype.is_complex:
+        return NotImplemented
     if bounds != "raise":
         kept = (segment_ids >= 0) & (segment_ids < num_segments)
         x, segment_ids = x[kept], segment_ids[kept]

@@ -1,39 +1,143 @@
 """The functions, with PyTorch's names, argument order and conventions.
 
-Each is an operator (operators.py) behind a PyTorch-like signature. Element types that gradplan has
-no kernels for, integers above all, go to PyTorch's own function, whose integer arithmetic is exact;
-it promotes or refuses as it always does.
+Made from the declarations (`Function.torch`), those that are yet to come included: each is an
+operator (operators.py) behind a PyTorch-like signature. Element types that gradplan has no kernels
+for, integers above all, go to PyTorch's own function where the record says so. Types are in
+functions.pyi, which `make stubs` writes.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import operator as _operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-import gradplan.torch.autograd
-import gradplan.torch.batching  # noqa: F401  (both register)
-from gradplan.torch.operators import OPERATORS
+import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
+from gradplan.declaration import Tensor
+from gradplan.offers import Offer, Offers
+from gradplan.signatures import Parameter
+from gradplan.torch.operators import OPERATORS, Operator
 from gradplan.vocabulary import FLOATS, Bounds, IndexOutOfRange, InvalidProblem, Unsupported
 
-__all__ = [
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "embedding",
-    "lerp",
-    "logcumsumexp",
-    "segment_sum",
-    "sparsemax",
-]
+__all__: list[str] = []
 
 _ELEMENTS = frozenset(getattr(torch, kind.dtype_name) for kind in FLOATS)
 
 
-def _axis(function: str, x: Any, dim: Any) -> int:
+class _Call:
+    """How a call goes on where the fast path has not served it: everything is looked at."""
+
+    def __init__(self, offer: Offer) -> None:
+        self.offer = offer
+        self.name = offer.name
+        self.outer = {inner: outer for outer, inner in offer.names.items()}
+        """What the function layer's names are here."""
+        shown = {p.name for p in offer.parameters}
+        self.options = [
+            (name, what)
+            for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
+            if isinstance(what, Parameter)
+        ]
+        self.first = self._outer(offer.signature.first.function_name)
+        self.constants = {
+            p.name: offer.like.defaults.get(p.name, p.default)
+            for p in self.operator("").options
+            if self._outer(p.name) not in shown
+        }
+
+    def _outer(self, name: str) -> str:
+        return self.outer.get(name, name)
+
+    @functools.cache  # noqa: B019  (lives as long as its function)
+    def operator(self, flag: str) -> Operator:
+        """The operator, or the one that a flag chooses."""
+        like = self.offer.like
+        function = self.offer.signature.function.name
+        return OPERATORS[like.chooses[flag] if flag else like.operator or function]
+
+    def arguments(self, flag: str = "") -> list[str]:
+        """The operator's arguments as expressions over the names here."""
+        return [
+            repr(self.constants[name]) if name in self.constants else self._outer(name)
+            for name in self.operator(flag).arguments
+        ]
+
+    def __call__(self, **values: Any) -> Any:
+        like = self.offer.like
+        x = values[self.first]
+        dtype = values.pop("dtype", None)
+        if dtype is not None:
+            x = x.to(dtype)
+        elif like.float32_under_autocast and x.is_cuda:
+            x = _as_float32(x)
+        values[self.first] = x
+        self._check_ranks(values)
+        for name, parameter in self.options:
+            values[name] = self._normal(name, parameter, values)
+        if x.dtype not in _ELEMENTS:
+            return self._other_elements(x, values)
+        flag = next((flag for flag in like.chooses if values[flag]), "")
+        operator = self.operator(flag)
+        given = [
+            self.constants[name] if name in self.constants else values[self._outer(name)]
+            for name in operator.arguments
+        ]
+        if self.offer.op.broadcasts:
+            count = len(operator.tensors)
+            repeat = OPERATORS[self.offer.op.broadcasts].call
+            given[:count] = _broadcast(given[:count], repeat)
+        return operator.call(*given)
+
+    def _check_ranks(self, values: dict[str, Any]) -> None:
+        for name, rank in self.offer.like.ranks.items():
+            if values[name].ndim != rank:
+                tensor = self.offer.meaning(name)
+                assert isinstance(tensor, Tensor)
+                raise InvalidProblem(
+                    f"{self.name}: {name}: expected [{', '.join(tensor.axes)}]; "
+                    f"got {list(values[name].shape)}"
+                )
+
+    def _normal(self, name: str, parameter: Parameter, values: dict[str, Any]) -> Any:
+        """An option as the operator takes it."""
+        field, value = parameter.info.field, values[name]
+        if field.is_axis:
+            return _axis(f"{self.name}: {name}", values[self.first], value)
+        if isinstance(value, torch.Tensor):
+            if not field.is_extent:
+                hint = f" (use {self.offer.like.peer})" if self.offer.like.peer else ""
+                raise Unsupported(f"{self.name}: {name}: expected a number; got a tensor{hint}")
+            return int(value)
+        if field.size and value is not None:
+            return self._index(name, field.size, value, values)
+        if field.schema == "float" and type(value) is not float:
+            return float(value)
+        return value
+
+    def _index(self, name: str, size: str, value: int, values: dict[str, Any]) -> int:
+        """An index that may count from the end, as PyTorch's do."""
+        tensor = next(t for t in self.offer.signature.inputs if size in t.axes)
+        rows = values[self._outer(tensor.function_name)].shape[tensor.axes.index(size)]
+        if not -rows <= value < rows:
+            raise InvalidProblem(
+                f"{self.name}: {name}: expected None or {-rows} to {rows - 1}; got {value}"
+            )
+        return int(value % rows)
+
+    def _other_elements(self, x: Any, values: dict[str, Any]) -> Any:
+        serve = self.offer.like.other_elements
+        result = NotImplemented if serve is None else serve(torch, **values)
+        if result is NotImplemented:
+            known = ", ".join(sorted(str(dtype) for dtype in _ELEMENTS))
+            raise Unsupported(f"{self.name}: expected one of {known}; got {x.dtype}")
+        return result
+
+
+def _axis(what: str, x: Any, dim: Any) -> int:
     """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
     rank = x.ndim or 1
     if type(dim) is int and -rank <= dim < rank:
@@ -41,11 +145,10 @@ def _axis(function: str, x: Any, dim: Any) -> int:
     try:
         axis = _operator.index(dim)
     except TypeError:
-        raise InvalidProblem(f"{function}: dim: expected an integer; got {dim!r}") from None
+        raise InvalidProblem(f"{what}: expected an integer; got {dim!r}") from None
     if not -rank <= axis < rank:
         raise IndexOutOfRange(
-            f"{function}: dim: expected {-rank} to {rank - 1} for a tensor of rank {x.ndim}; "
-            f"got {axis}"
+            f"{what}: expected {-rank} to {rank - 1} for a tensor of rank {x.ndim}; got {axis}"
         )
     return axis
 
@@ -56,205 +159,18 @@ def _as_float32(x: Any) -> Any:
     return x.float() if half and torch.is_autocast_enabled("cuda") else x
 
 
-def _refuse(function: str, x: Any) -> Any:
-    known = ", ".join(sorted(str(dtype) for dtype in _ELEMENTS))
-    raise Unsupported(f"{function}: expected one of {known}; got {x.dtype}")
+def _broadcast(tensors: Sequence[Any], repeat: Callable[..., Any]) -> list[Any]:
+    if len({x.shape for x in tensors}) == 1:
+        return list(tensors)
+    shape = torch.broadcast_shapes(*(x.shape for x in tensors))
+    return [_expanded(x, shape, repeat) for x in tensors]
 
 
-def _pytorch_scan(scan: Callable[..., Any], x: Any, dim: int, reverse: bool) -> Any:
-    """PyTorch's own; for integers, whose sums have no rounding to agree about."""
-    if x.dtype.is_complex:
-        _refuse(scan.__name__, x)
-    if not reverse or x.ndim == 0:
-        result = scan(x, dim)
-        return result if isinstance(result, torch.Tensor) else result.values
-    return _pytorch_scan(scan, x.flip(dim), dim, False).flip(dim)
-
-
-def cumsum(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> Any:
-    """Running sum along `dim`; from the end with `reverse`. Replaces `torch.cumsum`.
-
-    >>> cumsum(torch.tensor([1.0, 2.0, 3.0]), 0)
-    tensor([1., 3., 6.])
-    >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
-    tensor([6, 5, 3])
-    """
-    short = dtype is None and type(dim) is int
-    if short and (known := _known_cumsum(x, dim, reverse)) is not None:
-        return known
-    if dtype is not None:
-        x = x.to(dtype)
-    elif x.is_cuda:
-        x = _as_float32(x)
-    if x.dtype not in _ELEMENTS:
-        return _pytorch_scan(torch.cumsum, x, dim, reverse)
-    return _cumsum(x, _axis("cumsum", x, dim), reverse)
-
-
-def cumprod(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> Any:
-    """Running product along `dim`; gradients of any order are right with zeros in x.
-
-    Replaces `torch.cumprod`.
-
-    >>> x = torch.tensor([2.0, 0.0, 5.0], requires_grad=True)
-    >>> cumprod(x, 0).sum().backward()
-    >>> x.grad
-    tensor([ 1., 12.,  0.])
-    """
-    short = dtype is None and type(dim) is int
-    if short and (known := _known_cumprod(x, dim, reverse)) is not None:
-        return known
-    if dtype is not None:
-        x = x.to(dtype)
-    elif x.is_cuda:
-        x = _as_float32(x)
-    if x.dtype not in _ELEMENTS:
-        return _pytorch_scan(torch.cumprod, x, dim, reverse)
-    return _cumprod(x, _axis("cumprod", x, dim), reverse)
-
-
-def cummax(x: Any, dim: int, reverse: bool = False) -> Any:
-    """Running maximum along `dim`: the values of `torch.cummax`, with its gradients.
-
-    >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
-    tensor([1., 3., 3., 4.])
-    """
-    if type(dim) is int and (known := _known_cummax(x, dim, reverse)) is not None:
-        return known
-    if x.dtype not in _ELEMENTS:
-        return _pytorch_scan(torch.cummax, x, dim, reverse)
-    return _cummax(x, _axis("cummax", x, dim), reverse)
-
-
-def cummin(x: Any, dim: int, reverse: bool = False) -> Any:
-    """Running minimum along `dim`: the values of `torch.cummin`, with its gradients.
-
-    >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0)
-    tensor([3., 1., 1., 0.])
-    """
-    if type(dim) is int and (known := _known_cummin(x, dim, reverse)) is not None:
-        return known
-    if x.dtype not in _ELEMENTS:
-        return _pytorch_scan(torch.cummin, x, dim, reverse)
-    return _cummin(x, _axis("cummin", x, dim), reverse)
-
-
-def logcumsumexp(x: Any, dim: int, reverse: bool = False) -> Any:
-    """Logarithm of the running sum of exponentials along `dim`. Replaces `torch.logcumsumexp`.
-
-    >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
-    tensor([ -inf, 1000., 1000.])
-    """
-    if type(dim) is int and (known := _known_logcumsumexp(x, dim, reverse)) is not None:
-        return known
-    if x.dtype not in _ELEMENTS:
-        return _pytorch_scan(torch.logcumsumexp, x, dim, reverse)
-    return _logcumsumexp(x, _axis("logcumsumexp", x, dim), reverse)
-
-
-def sparsemax(x: Any, dim: int = -1) -> Any:
-    """Sparse alternative to softmax along `dim`. Replaces `entmax.sparsemax`.
-
-    >>> sparsemax(torch.tensor([1.0, 0.5, -1.0]))
-    tensor([0.7500, 0.2500, 0.0000])
-    """
-    if type(dim) is int and (known := _known_sparsemax(x, dim)) is not None:
-        return known
-    if x.is_cuda:
-        x = _as_float32(x)
-    if x.dtype not in _ELEMENTS:
-        _refuse("sparsemax", x)
-    return _sparsemax(x, _axis("sparsemax", x, dim))
-
-
-def segment_sum(
-    x: Any, segment_ids: Any, num_segments: int, sorted: bool = False, *, bounds: str = "raise"
-) -> Any:
-    """Sums of the rows of x [N, ...] with the same id, as a tensor [num_segments, ...].
-
-    `sorted` promises that the ids do not descend, which is faster. An id outside of
-    [0, num_segments) raises; with `bounds="skip"` its row is left out.
-
-    >>> segment_sum(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
-    tensor([2., 4.])
-    """
-    run, known_run = _sorted_segment_sum if sorted else _segment_sum
-    if type(num_segments) is int:
-        known = known_run(x, segment_ids, num_segments, bounds)
-        if known is not None:
-            return known
-    elif isinstance(num_segments, torch.Tensor):
-        num_segments = int(num_segments)
-    if x.dtype not in _ELEMENTS:
-        if x.dtype.is_complex:
-            _refuse("segment_sum", x)
-        if bounds != "raise":
-            kept = (segment_ids >= 0) & (segment_ids < num_segments)
-            x, segment_ids = x[kept], segment_ids[kept]
-        return x.new_zeros((num_segments, *x.shape[1:])).index_add(0, segment_ids, x)
-    return run(x, segment_ids, num_segments, bounds)
-
-
-def embedding(
-    indices: Any, weight: Any, padding_idx: int | None = None, *, bounds: str = "raise"
-) -> Any:
-    """Rows of `weight` by index. Replaces `torch.nn.functional.embedding`.
-
-    The row `padding_idx` receives no gradient. An index outside of the table raises; with
-    `bounds="skip"` it gives zeros.
-
-    >>> embedding(torch.tensor([[1, 0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    tensor([[[3., 4.],
-             [1., 2.]]])
-    """
-    if padding_idx is None or type(padding_idx) is int:
-        known = _known_embedding(weight, indices, padding_idx, bounds)
-        if known is not None:
-            return known
-    if weight.ndim != 2:
-        raise InvalidProblem(
-            f"embedding: weight: expected [num_embeddings, embedding_dim]; got {list(weight.shape)}"
-        )
-    if padding_idx is not None:
-        rows = weight.shape[0]
-        if not -rows <= padding_idx < rows:
-            raise InvalidProblem(
-                f"embedding: padding_idx: expected None or {-rows} to {rows - 1}; got {padding_idx}"
-            )
-        padding_idx %= rows
-    if weight.dtype not in _ELEMENTS:
-        return torch.nn.functional.embedding(indices, weight, padding_idx)
-    return _embedding(weight, indices, padding_idx, bounds)
-
-
-def lerp(a: Any, b: Any, weight: float) -> Any:
-    """Linear interpolation from a (weight 0) to b (weight 1), exact at both. Replaces `torch.lerp`.
-
-    a and b broadcast; the weight is a number.
-
-    >>> lerp(torch.tensor([0.0, 10.0]), torch.tensor([4.0, 20.0]), 0.25)
-    tensor([ 1.0000, 12.5000])
-    """
-    if type(weight) is float:
-        known = _known_lerp(a, b, weight)
-        if known is not None:
-            return known
-    else:
-        if isinstance(weight, torch.Tensor):
-            raise Unsupported("lerp: weight: expected a number; got a tensor (use torch.lerp)")
-        weight = float(weight)
-    if a.dtype not in _ELEMENTS:
-        return torch.lerp(a, b, weight)
-    if a.shape != b.shape:
-        shape = torch.broadcast_shapes(a.shape, b.shape)
-        a, b = _expanded(a, shape), _expanded(b, shape)
-    return _lerp(a, b, weight)
-
-
-def _expanded(x: Any, shape: Sequence[int]) -> Any:
+def _expanded(x: Any, shape: Sequence[int], repeat: Callable[..., Any]) -> Any:
     """`x.expand(shape)`; where a gradient will be summed over copies, with an order for the sum.
 
-    PyTorch's sums depend on the number of threads. Here a copy is the transpose of a segment sum.
+    PyTorch's sums depend on the number of threads. `repeat` copies rows by index, and its gradient
+    adds them up in ascending order.
     """
     if x.shape == shape or not x.requires_grad:
         return x.expand(shape)
@@ -262,32 +178,31 @@ def _expanded(x: Any, shape: Sequence[int]) -> Any:
     new = [i for i, n in enumerate(shape) if x.shape[i] == 1 and n != 1]
     old = [i for i in range(len(shape)) if i not in new]
     rows = x.permute(*new, *old).reshape(1, *(x.shape[i] for i in old))
-    copies = 1
-    for i in new:
-        copies *= shape[i]
+    copies = math.prod(shape[i] for i in new)
     ids = torch.zeros(copies, dtype=torch.int64, device=x.device)
-    made = _copy_rows(rows, ids, Bounds.SKIP.value)
+    made = repeat(rows, ids, Bounds.SKIP.value)
     order = new + old
     back = [order.index(i) for i in range(len(shape))]
     return made.reshape([shape[i] for i in order]).permute(back)
 
 
-def _ways(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The operator, and the same for calls as there have been: what was checked then still holds.
+def _make(offer: Offer) -> Callable[..., Any]:
+    """The function. The fast path knows calls as there have been: what was checked then still
+    holds. It gives None for others, whatever their arguments are."""
+    call = _Call(offer)
+    fast = {"fast": call.operator("").fast}
+    chosen = "fast"
+    for number, flag in enumerate(offer.like.chooses):
+        fast[f"fast_{number}"] = call.operator(flag).fast
+        chosen = f"(fast_{number} if {flag} else {chosen})"
+    names = [p.name for p in offer.parameters]
+    condition = "dtype is None and " if "dtype" in names else ""
+    body = (
+        f"if {condition}(known := {chosen}({', '.join(call.arguments())})) is not None:\n"
+        f"    return known\n"
+        f"return call({', '.join(f'{name}={name}' for name in names)})"
+    )
+    return offer.compile(body, __name__, call=call, **fast)
 
-    The latter gives None for others. All functions above ask it first.
-    """
-    calls = OPERATORS[name].calls
-    return calls.call, calls.known
 
-
-_cumsum, _known_cumsum = _ways("cumsum")
-_cumprod, _known_cumprod = _ways("cumprod")
-_cummax, _known_cummax = _ways("cummax")
-_cummin, _known_cummin = _ways("cummin")
-_logcumsumexp, _known_logcumsumexp = _ways("logcumsumexp")
-_sparsemax, _known_sparsemax = _ways("sparsemax")
-_sorted_segment_sum, _segment_sum = _ways("segment_sum"), _ways("unsorted_segment_sum")
-_embedding, _known_embedding = _ways("embedding_with_padding")
-_lerp, _known_lerp = _ways("lerp")
-_copy_rows = OPERATORS["segment_sum_backward"].call
+OFFERS = Offers("torch", globals(), _make, tensor="torch.Tensor", axis="dim")

@@ -1,53 +1,64 @@
-"""Modules that take the place of PyTorch's."""
+"""Modules that take the place of PyTorch's, made from the records (`Like.module`)."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 
+from gradplan.offers import Offer
 from gradplan.torch import functions
 from gradplan.vocabulary import Unsupported
 
-__all__ = ["Embedding", "Sparsemax"]
+__all__: list[str] = []
 
 
-class Embedding(torch.nn.Embedding):
-    """`torch.nn.Embedding` with a gradient that is the same on every run; the same state dict.
+def _make(offer: Offer) -> type[Any]:
+    record = offer.like.module
+    assert record is not None
+    function = getattr(functions, offer.name)
+    base = getattr(torch.nn, record.base) if record.base else torch.nn.Module
+    options = [p for p in offer.parameters if p.default is not inspect.Parameter.empty]
 
-    `max_norm`, `scale_grad_by_freq` and `sparse` are refused.
-
-    >>> torch.manual_seed(0) and None
-    >>> table = Embedding(10, 3, padding_idx=0)
-    >>> table(torch.tensor([[1, 0, 9]])).shape
-    torch.Size([1, 3, 3])
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for option in ("max_norm", "scale_grad_by_freq", "sparse"):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if record.base:
+            base.__init__(self, *args, **kwargs)
+        else:
+            base.__init__(self)
+            given = inspect.Signature(options).bind(*args, **kwargs)
+            given.apply_defaults()
+            vars(self).update(given.arguments)
+        for option in record.refuses:
             if getattr(self, option):
                 raise Unsupported(
-                    f"Embedding: {option}: expected it not to be set; got {getattr(self, option)!r}"
+                    f"{record.name}: {option}: expected it not to be set; "
+                    f"got {getattr(self, option)!r}"
                 )
 
-    def forward(self, input: Any) -> Any:
-        return functions.embedding(input, self.weight, self.padding_idx)
+    def forward(self: Any, *tensors: Any) -> Any:
+        given = iter(tensors)
+        values = {
+            p.name: getattr(self, p.name) if hasattr(self, p.name) else next(given)
+            for p in offer.parameters
+            if hasattr(self, p.name) or p.default is inspect.Parameter.empty
+        }
+        return function(**values)
+
+    def extra_repr(self: Any) -> str:
+        return ", ".join(f"{p.name}={getattr(self, p.name)!r}" for p in options)
+
+    methods: dict[str, Any] = {"__init__": __init__, "forward": forward}
+    if not record.base:
+        methods["extra_repr"] = extra_repr
+        shown = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        __init__.__signature__ = inspect.Signature([shown, *options])  # type: ignore[attr-defined]
+    members = {**methods, "__doc__": inspect.cleandoc(record.doc), "__module__": __name__}
+    return type(record.name, (base,), members)
 
 
-class Sparsemax(torch.nn.Module):
-    """`sparsemax` along `dim`, as `torch.nn.Softmax` is softmax.
-
-    >>> Sparsemax(dim=1)(torch.tensor([[1.0, 0.5, -1.0]]))
-    tensor([[0.7500, 0.2500, 0.0000]])
-    """
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x: Any) -> Any:
-        return functions.sparsemax(x, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+for _offer in functions.OFFERS.offered.values():
+    if _offer.like.module is not None:
+        globals()[_offer.like.module.name] = _make(_offer)
+        __all__.append(_offer.like.module.name)
+__all__.sort()

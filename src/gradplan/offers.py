@@ -1,0 +1,183 @@
+"""How a bridge offers functions: names, arguments, types and texts, from the records (`Like`).
+
+What is the same for PyTorch and JAX. How a call goes on from there is the bridge's business.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradplan.declaration import OPS, Function, Like, Op, Tensor, for_every_op
+from gradplan.signatures import Parameter, Signature, argument_doc, signature_of
+
+
+def updating(outputs: Sequence[Tensor]) -> set[str]:
+    """The options that ask an op to add to an output: of no use where outputs are new."""
+    return {name for t in outputs if t.updates is not None for name in t.updates.values}
+
+
+def own_parameters(signature: Signature) -> list[Parameter]:
+    """The options of a function whose outputs are new."""
+    useless = updating(signature.outputs)
+    return [p for p in signature.parameters if p.info.name not in useless]
+
+
+def gradient_parameters(signature: Signature) -> list[Parameter]:
+    """The options that the gradient has and the function itself does not, such as `ties`."""
+    backward = signature.op.backward()
+    if backward is None:
+        return []
+    known = {*signature.op.field_named, *updating(backward.outputs)}
+    sibling = signature_of(backward, backward.sibling(signature.function).name)
+    return [p for p in sibling.parameters if p.info.name not in known]
+
+
+class Offer:
+    """A function and its record: everything that follows from the two.
+
+    `tensor` is what the framework calls its arrays, `axis` what it calls an axis. Options that only
+    the gradient has are offered by name, unless the record says what they are.
+    """
+
+    def __init__(self, op: Op, function: Function, like: Like, *, tensor: str, axis: str) -> None:
+        self.op = op
+        self.like = like
+        self.tensor = tensor
+        self.name = like.name or function.name
+        self.signature = signature_of(op, function.name)
+        self.names = {axis: "axis", **like.names}
+        """The bridge's names of arguments, and the function layer's where those differ."""
+        extra = [p for p in gradient_parameters(self.signature) if p.name not in like.defaults]
+        known = {**dict(self.signature.arguments), **{p.name: p for p in extra}}
+        self._known: dict[str, Tensor | Parameter] = known
+        self.arguments = like.arguments or self._derived_arguments(extra)
+        shown = inspect.signature(eval(f"lambda {self.arguments}: None"))
+        self.parameters = [
+            p.replace(annotation=self._annotation(p)) for p in shown.parameters.values()
+        ]
+
+    def _derived_arguments(self, extra: Sequence[Parameter]) -> str:
+        """Those of the function layer, and by name what only the gradient has."""
+        outer = {inner: outer for outer, inner in self.names.items()}
+        own = {p.name for p in own_parameters(self.signature)}
+
+        def one(name: str, what: Tensor | Parameter) -> str:
+            default = self.signature.default_of(what)
+            name = outer.get(name, name)
+            return name if default is inspect.Parameter.empty else f"{name}={default!r}"
+
+        shown = [
+            one(name, what)
+            for name, what in self.signature.arguments
+            if isinstance(what, Tensor) or name in own
+        ]
+        return ", ".join([*shown, *["*"] * bool(extra), *(one(p.name, p) for p in extra)])
+
+    def meaning(self, name: str) -> Tensor | Parameter | None:
+        """What an argument stands for; None for a flag that chooses, or something of the bridge."""
+        return self._known.get(self.names.get(name, name))
+
+    def _annotation(self, parameter: inspect.Parameter) -> str:
+        what = self.meaning(parameter.name)
+        if what is None:
+            return "bool" if parameter.name in self.like.chooses else "Any"
+        kind = self.tensor if isinstance(what, Tensor) else what.info.field.accepts
+        may_be_none = parameter.default is None and "None" not in kind
+        return f"{kind} | None" if may_be_none else kind
+
+    @property
+    def returns(self) -> str:
+        """The type of the result."""
+        count = len(self.signature.outputs)
+        return f"tuple[{', '.join([self.tensor] * count)}]" if count > 1 else self.tensor
+
+    def compile(self, body: str, module: str, **context: Any) -> Callable[..., Any]:
+        """The Python function with this signature and `body`."""
+        source = f"def {self.name}({self.arguments}):\n" + "".join(
+            f"    {line}\n" for line in body.splitlines()
+        )
+        exec(compile(source, f"<{module} {self.name}>", "exec"), context)
+        function: Callable[..., Any] = context[self.name]
+        function.__module__ = module
+        function.__annotations__ = {p.name: p.annotation for p in self.parameters}
+        function.__annotations__["return"] = self.returns
+        function.__doc__ = self.doc()
+        return function
+
+    def doc(self) -> str:
+        """The record's text, with the arguments before the examples."""
+        written = inspect.cleandoc(self.like.doc)
+        if not written:
+            written = inspect.cleandoc(self.signature.function.doc).partition("\n\n")[0]
+        summary, mark, examples = written.partition(">>>")
+        lines = [summary.rstrip()]
+        if self.like.peer and self.like.peer not in summary:
+            lines += [
+                "",
+                f"Replaces `{self.like.peer}`"
+                + f"; {self.like.differs}." * bool(self.like.differs)
+                + "." * (not self.like.differs),
+            ]
+        lines += ["", "Args:", *(f"    {p.name}: {self._says(p)}" for p in self.parameters)]
+        lines += ["", "Returns:", f"    {'; '.join(t.doc for t in self.signature.outputs)}"]
+        return "\n".join([*lines, "", mark + examples]).rstrip() + "\n"
+
+    def _says(self, parameter: inspect.Parameter) -> str:
+        name = parameter.name
+        what = self.meaning(name)
+        if what is None:
+            chosen = self.like.chooses.get(name)
+            return f"as `gradplan.{chosen}` does it" if chosen else _BRIDGE_ARGUMENTS[name]
+        text = argument_doc(self.op, what)
+        if name in self.like.inferred:
+            text += f"; by default the largest of {self.like.inferred[name]} plus one"
+        return text
+
+
+_BRIDGE_ARGUMENTS = {"dtype": "an element type to convert to first"}
+"""What bridges know besides the declarations."""
+
+
+class Offers:
+    """The functions of one bridge in its module, those of ops that are yet to come included.
+
+    A gradient is reached through automatic differentiation alone, whichever of the two was declared
+    first.
+    """
+
+    def __init__(
+        self,
+        bridge: str,
+        module: dict[str, Any],
+        make: Callable[[Offer], Callable[..., Any]],
+        *,
+        tensor: str,
+        axis: str,
+    ) -> None:
+        self.bridge = bridge
+        self.module = module
+        self.make = make
+        self.words = {"tensor": tensor, "axis": axis}
+        self.offered: dict[str, Offer] = {}
+        for_every_op(self._add)
+
+    def _add(self, op: Op) -> None:
+        for changed in {op, *op.forwards()}:
+            ready = changed.gradient_name is None or changed.gradient_name in OPS
+            for function in changed.functions:
+                like: Like | None = getattr(function, self.bridge)
+                if like is not None and ready and not changed.forwards():
+                    self._offer(Offer(changed, function, like, **self.words))
+        if op.gradient_name in OPS:
+            for gradient in OPS[op.gradient_name].functions:
+                self.offered.pop(gradient.name, None)
+                self.module.pop(gradient.name, None)
+        self.module["__all__"][:] = sorted(self.offered)
+
+    def _offer(self, offer: Offer) -> None:
+        function = self.make(offer)
+        for name in (offer.name, *offer.like.aliases):
+            self.offered[name] = offer
+            self.module[name] = function
