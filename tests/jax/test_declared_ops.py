@@ -172,7 +172,7 @@ def test_bits_are_those_of_the_function_layer(kind: gp.ElementKind) -> None:
 
 def test_indices_and_statistics_have_no_derivatives() -> None:
     x = _values(3, 4)
-    (y, largest, total), (_, none, zero) = jax.jvp(_ours("times_sum"), (x,), (x,))
+    (_, largest, total), (_, none, zero) = jax.jvp(_ours("times_sum"), (x,), (x,))
     assert largest.dtype == np.int64 and none.dtype == jax.dtypes.float0
     assert total.dtype == np.float64 and not zero.any()
     assert bits(largest) == bits(x.argmax(-1))
@@ -272,7 +272,7 @@ def test_loops_are_where_no_axis_takes_the_batch() -> None:
     assert _is_loop(_ours("pooled_rows"), (0, 0), rows, ends)
     # Rows of several segment sums may stand in one, apart from each other.
     assert not _is_loop(lambda x, i: _ours("share")(x, i, 3), (0, 0), rows, jnp.asarray(_IDS))
-    pull = jax.grad(lambda b, x: _ours("bias")(x, b).sum())
+    pull = jax.grad(lambda b, x: jnp.sin(_ours("bias")(x, b)).sum())
     assert _is_loop(pull, (None, 0), scale[0], x)
 
 
@@ -345,7 +345,7 @@ def test_a_saved_float_without_a_rule_is_refused() -> None:
     with jax_ops.offered():
         for name in ("square", "square_backward"):
             del OPS[name]
-        with pytest.raises(TypeError, match="square: its gradient reads x, .* needs a rule"):
+        with pytest.raises(TypeError, match=r"square: its gradient reads x, .* needs a rule"):
             jax_ops.square_without_rule()
 
 
@@ -376,7 +376,7 @@ def test_a_saved_place_without_a_rule_is_refused() -> None:
             functions=(Function("pick", "Something."),),
             gradient=Gradient("pick_backward", {"dy": "y"}, {"dx": "x"}),
         )
-        with pytest.raises(TypeError, match="pick: its gradient reads place, .* needs a rule"):
+        with pytest.raises(TypeError, match=r"pick: its gradient reads place, .* needs a rule"):
             Op(
                 PickBackwardDescriptor,
                 OpCategory.SCAN,

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import numpy as np
 from six_ops import declared
 
-import gradplan.jax as gpj
 from gradplan.declaration import (
     AxisOf,
     Descriptor,
@@ -33,6 +32,7 @@ from gradplan.declaration import (
     without,
     writes,
 )
+from gradplan.jax import functions
 from gradplan.reference import operation
 from gradplan.vocabulary import ElementKind, OpCategory
 
@@ -42,14 +42,16 @@ Array = Any
 @contextlib.contextmanager
 def offered(*make: Callable[[], object]) -> Iterator[None]:
     """`declared`, and afterwards gradplan.jax is as it was, too."""
-    before = {name: getattr(gpj, name) for name in gpj.__all__}
+    offers = functions.OFFERS.offered
+    before = dict(offers)
     try:
         with declared(*make):
             yield
     finally:
-        for name in set(gpj.__all__) - set(before):
-            delattr(gpj.functions, name)
-        gpj.__all__[:] = sorted(before)
+        for name in set(offers) - set(before):
+            del offers[name]
+            delattr(functions, name)
+        functions.__all__[:] = sorted(before)
 
 
 class _ShapeFields(Descriptor):
@@ -86,7 +88,15 @@ class _SquareRule(Rule):
         return 2.0 * v["dy"] * t["x"]
 
 
-def square(rule: Rule | None = _SquareRule()) -> None:
+def square() -> None:
+    _declare_square(_SquareRule())
+
+
+def square_without_rule() -> None:
+    _declare_square(None)
+
+
+def _declare_square(rule: Rule | None) -> None:
     @operation
     def square(x: Array) -> Array:
         return _like(np.float64(x) ** 2, x)
@@ -114,10 +124,6 @@ def square(rule: Rule | None = _SquareRule()) -> None:
         functions=(Function("square", "Squares of everything.", rule=rule),),
         gradient=Gradient("square_backward", {"dy": "y"}, {"dx": "x"}),
     )
-
-
-def square_without_rule() -> None:
-    square(rule=None)
 
 
 # An index output and a statistic --------------------------------------------------------------

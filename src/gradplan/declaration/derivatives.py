@@ -2,9 +2,10 @@
 
 The Jacobian J of a forward op maps tangents of its inputs to tangents of its outputs, and its
 backward op applies the transpose of J to cotangents. A forward op whose backward reads nothing but
-cotangents and indices is linear: it is its own tangent, and needs no rule. For every other function
-a `Rule` says the rest, in formulas over a `Namespace`: our own functions, arithmetic, and a few
-ways to look along an axis. Every formula is made of what has derivatives itself, so any order works.
+cotangents and indices that the forward was given is linear: it is its own tangent, and needs no
+rule. For every other function a `Rule` says the rest, in formulas over a `Namespace`: our own
+functions, arithmetic, and a few ways to look along an axis. Every formula is made of what has
+derivatives itself, so any order works.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ class Namespace(Protocol):
 class Rule:
     """The derivatives of one function; by default J is constant almost everywhere.
 
-    `v` has the values of the backward op by name: cotangents, saved tensors and options. An optional
-    input that a call does without is None there. Saved outputs that have no cotangent, such as a
-    statistic, have no tangent either: a rule derives through them as functions of the inputs.
+    `v` has the values of the backward op by name: cotangents, saved tensors and options. An
+    optional input that a call does without is None there. Saved outputs that have no cotangent,
+    such as a statistic, have no tangent either: a rule derives through them as functions of the
+    inputs.
     """
 
     def tangent(self, xp: Namespace, v: Values, t: Values) -> Array:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gradplan.declaration.descriptor import Descriptor, FieldInfo, fields_of
-from gradplan.declaration.fields import AxisOf, AxisRole, IndexInto, ShapeField, SizeField
+from gradplan.declaration.fields import AxisOf, AxisRole, ShapeField, SizeField
 from gradplan.declaration.functions import Function
 from gradplan.declaration.tensors import DerivedAxes, Operand, Tensor
 from gradplan.vocabulary import (
@@ -169,7 +169,7 @@ class Op:
     @functools.cached_property
     def skipped(self) -> Mapping[str, str]:
         """The fields that hold an index which is skipped, and the sizes that they index."""
-        return {i.name: i.field.size for i in self.fields if isinstance(i.field, IndexInto)}
+        return {i.name: i.field.size for i in self.fields if i.field.size}
 
     # Tensors
 

@@ -29,11 +29,12 @@ class BoundKernel:
 
     `run` takes the plan's tensors in declared order, then the workspace (or None) and, if it
     `takes_stream`, the stream; it checks them all before it writes anything. An output may be None,
-    which leaves it out, where the kernel allows that. `recover` is called with what `run` raised and the same arguments; it returns None
-    if it could finish the call, and otherwise what to raise. `merging`, if there is one, is `run`
-    for tensors that DLPack exports and that may have more or fewer axes than the plan wants, as
-    [4, 8, 64] for [32, 64]. `ffi`, if there is one, is `run` as a function of tvm_ffi that takes the
-    tensors alone (and the stream): what XLA calls without Python.
+    which leaves it out, where the kernel allows that. `recover` is called with what `run` raised
+    and the same arguments; it returns None if it could finish the call, and otherwise what to
+    raise. `merging`, if there is one, is `run` for tensors that DLPack exports and that may have
+    more or fewer axes than the plan wants, as [4, 8, 64] for [32, 64]. `ffi`, if there is one, is
+    `run` as a function of tvm_ffi that takes the tensors alone (and the stream): what XLA calls
+    without Python.
     """
 
     run: Callable[..., Any]

@@ -154,9 +154,7 @@ class _Batch:
             not indices
             or not rows <= set(self.op.sizes_with_role(AxisRole.ROWS))
             or any(t.pointers or rows.intersection(t.axes[1:]) for t in (*inputs, *self.outputs))
-            or any(
-                _lead(t) in rows - needed for t in inputs if not t.index
-            )  # too many copies of it
+            or any(_lead(t) in rows - needed for t in inputs if not t.index)  # many copies
             or any(t.index and t.into in rows for t in self.outputs)  # -1 may stand for something
             or any(t.ascending for t in self.family.inputs(self.in_any_order))
             or any(self.overflows(t, x) for t, x, _ in self.inputs if t.into in rows)
@@ -171,7 +169,8 @@ class _Batch:
 
     def overflows(self, tensor: Tensor, ids: Array) -> bool:
         joint: int = self.size * getattr(self.desc, tensor.into)
-        return joint > jnp.iinfo(ids.dtype).max
+        most: int = jnp.iinfo(ids.dtype).max
+        return joint > most
 
     def shifted(self, ids: Array, into: str) -> Array:
         """The indices [batch, rows] into the joint table. What is skipped must stay so: -1."""

@@ -23,7 +23,7 @@ from gradplan.declaration import Like
 from gradplan.jax.problems import Problem, forward
 from gradplan.offers import gradient_parameters, own_parameters
 from gradplan.signatures import Parameter, Signature
-from gradplan.vocabulary import InvalidProblem, Unsupported
+from gradplan.vocabulary import InvalidProblem
 
 Array = Any
 Shape = tuple[int, ...]
@@ -181,6 +181,3 @@ def largest_plus_one(function: str, size: str, name: str, indices: Any) -> int:
             indices, f"gradplan.jax.{function} needs {size} where {name} is traced"
         )
     return max(0, int(indices.max(initial=-1)) + 1)
-
-
-__all__ = ["Callee", "Unsupported", "gradient_parameters", "largest_plus_one", "own_parameters"]

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax  # noqa: F401  (for the examples)
-import jax.numpy as jnp  # noqa: F401
+import jax
+import jax.numpy as jnp
 
 from gradplan.functional import SIGNATURES
 from gradplan.jax.calls import Callee, largest_plus_one

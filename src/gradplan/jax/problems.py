@@ -142,7 +142,7 @@ def _present(tensors: Sequence[Tensor], desc: Descriptor) -> tuple[Tensor, ...]:
 
 
 def _copy(desc: Descriptor, op: Op, fields: Mapping[str, Any]) -> Descriptor:
-    """A descriptor of `op` with these fields and otherwise those of `desc`, as far as it has them."""
+    """A descriptor of `op` with these fields; what else it has is that of `desc`."""
     values = {**values_of(desc), **fields}
     return op.descriptor(**{i.name: values[i.name] for i in op.fields if i.name in values})
 

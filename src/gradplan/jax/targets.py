@@ -15,7 +15,7 @@ import numpy as np
 from gradplan._ffi import tvm_ffi
 from gradplan.declaration import Descriptor, Op
 from gradplan.engines import BoundKernel
-from gradplan.engines.cpu import load
+from gradplan.engines.checks import common
 from gradplan.plan import Plan, plan_class
 from gradplan.tensors import CPU_DEVICE, View
 from gradplan.vocabulary import NUMERICS_VERSION, ElementKind, KernelError, Unsupported
@@ -31,7 +31,7 @@ _lock = threading.Lock()
 def _target(op: str, platform: str, takes_stream: bool) -> str:
     """The name under which XLA finds the kernels of an op."""
     name = f"gradplan.{op}{'.on_stream' if takes_stream else ''}"
-    run = load().gradplan_published_runner()
+    run = common().gradplan_published_runner()
     arguments = ["attrs.problem", "args", "rets", *["ctx.stream"] * takes_stream]
     known = platform if platform == _HERE else "gpu"
     try:
@@ -52,9 +52,9 @@ def _select(op: Op, desc: Descriptor, platform: str) -> Plan[Any]:
         if platform == _HERE:
             raise
         raise Unsupported(
-            f"gradplan.jax: {op.function_for(desc).name}: expected arrays on the CPU; got a program "
-            f"for {platform}. Move them there with jax.device_put(x, jax.devices('cpu')[0])\n"
-            f"{error}"
+            f"gradplan.jax: {op.function_for(desc).name}: expected arrays on the CPU; got a "
+            f"program for {platform}. Move them there with jax.device_put(x, "
+            f"jax.devices('cpu')[0])\n{error}"
         ) from None
 
 
@@ -73,7 +73,7 @@ def _publish(plan: Plan[Any], missing: Sequence[int]) -> int:
         if before != problem:
             raise KernelError(f"{problem} and {before} have the same digest")
         if kernel is not plan._kernel:  # an engine may have been replaced since
-            load().gradplan_publish(number, _callable(plan, missing))
+            common().gradplan_publish(number, _callable(plan, missing))
             _published[number] = problem, plan._kernel
     return number
 
