@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from board_sample import sample_results
-from gradplan.spec import OPS
 
 from gradplan.bench import board, data, jax_bridge, markdown, measure, results, torch_bridge
 from gradplan.bench.board import Cell, Problem
