@@ -6,15 +6,14 @@ python tools/tables.py --check    exit with 1 if they are not current
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from stubs import SOURCE, write
 
-from gradplan.declaration import OPS, Function, Like, Op
-from gradplan.signatures import signature_of
+from gradplan.bench.bridges import offer_of
+from gradplan.declaration import OPS, Function, Op
 
 ROOT = SOURCE.parent
 BEGIN, END = "<!-- {}: `make stubs` writes this table -->\n", "<!-- end of {} -->\n"
@@ -45,29 +44,24 @@ def functions() -> str:
     for op, function in _forwards():
         backward = op.backward()
         gradient = "" if backward is None else backward.sibling(function).name
-        here = [_code(*_names(bridge, function)) for bridge in ("torch", "jax")]
+        here = [_code(*_names(bridge, op, function)) for bridge in ("torch", "jax")]
         rows.append([_code(op.plan_name), _code(function.name), _code(gradient), *here])
     heads = ["plan", "`gradplan`", "its gradient", "`gradplan.torch`", "`gradplan.jax`"]
     return _table(heads, rows)
 
 
-def _like(bridge: str, function: Function) -> Like | None:
-    like: Like | None = getattr(function, bridge)
-    return like
-
-
-def _names(bridge: str, function: Function) -> Iterator[str]:
+def _names(bridge: str, op: Op, function: Function) -> Iterator[str]:
     """What a bridge calls a function; perhaps another one with a flag."""
-    like = _like(bridge, function)
-    if like is not None:
-        yield from (like.name or function.name, *like.aliases)
+    own = offer_of(bridge, op, function)
+    if own is not None:
+        yield from (own.name, *own.like.aliases)
         return
-    for _, other in _forwards():
-        chooser = _like(bridge, other)
-        if chooser is not None:
-            for flag, chosen in chooser.chooses.items():
+    for other in _forwards():
+        offer = offer_of(bridge, *other)
+        if offer is not None:
+            for flag, chosen in offer.like.chooses.items():
                 if chosen == function.name:
-                    yield f"{chooser.name or other.name}(..., {flag}=True)"
+                    yield f"{offer.name}(..., {flag}=True)"
 
 
 # What to replace with what --------------------------------------------------------------------
@@ -77,11 +71,11 @@ def replacements(bridge: str, short: str) -> str:
     """A bridge's functions, and what each takes the place of."""
     rows = []
     for op, function in _forwards():
-        like = _like(bridge, function)
-        if like is None:
+        offer = offer_of(bridge, op, function)
+        if offer is None:
             continue
-        name = like.name or function.name
-        new = [f"{short}.{name}({like.arguments or _arguments(bridge, op, function)})"]
+        like = offer.like
+        new = [f"{short}.{offer.name}({offer.arguments})"]
         new += [f"{short}.{alias}" for alias in like.aliases]
         old = [like.peer or _peer(bridge, function)]
         if like.module is not None:
@@ -94,18 +88,6 @@ def replacements(bridge: str, short: str) -> str:
 def _peer(bridge: str, function: Function) -> str:
     """What a user would write where the framework has no function for it."""
     return next((p.name for p in function.peers if p.library == bridge and p.on_board), "")
-
-
-def _arguments(bridge: str, op: Op, function: Function) -> str:
-    """The function layer's own, which a bridge takes over unless its declaration says otherwise."""
-    signature = signature_of(op, function.name)
-    defaults = {name: signature.default_of(argument) for name, argument in signature.arguments}
-    if bridge == "torch":
-        defaults = {"dim" if name == "axis" else name: value for name, value in defaults.items()}
-    return ", ".join(
-        name if default is inspect.Parameter.empty else f"{name}={default!r}"
-        for name, default in defaults.items()
-    )
 
 
 def _renewed(document: Path, name: str, table: str) -> str:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 from types import SimpleNamespace
 from typing import Any
 
 from gradplan.bench.board import functions
 from gradplan.bench.peers import Call
 from gradplan.declaration import Function, Like, Op, Peer
-from gradplan.signatures import Signature, signature_of
+from gradplan.offers import Offer
+from gradplan.signatures import Parameter
+
+_AXES = {"torch": "dim", "jax": "axis"}
+
+
+def offer_of(bridge: str, op: Op, function: Function) -> Offer | None:
+    """How a bridge offers a function; None if it does not, by itself."""
+    like: Like | None = getattr(function, bridge)
+    if like is None or op.forwards():
+        return None
+    return Offer(op, function, like, tensor="Any", axis=_AXES[bridge])
 
 
 def bridge_peer(bridge: str, op: Op, function: Function) -> Peer | None:
@@ -17,36 +27,32 @@ def bridge_peer(bridge: str, op: Op, function: Function) -> Peer | None:
 
     It may be another one of the bridge with a flag set: segment_sum(..., sorted=True).
     """
-    if op.forwards():
-        return None
-    for _, offered in functions().values():
-        like: Like | None = getattr(offered, bridge)
-        if like is None:
-            continue
-        flags = {flag: True for flag, chosen in like.chooses.items() if chosen == function.name}
-        if offered is function or flags:
-            name = like.name or offered.name
-            return _peer(bridge, name, like, signature_of(op, function.name), flags)
+    own = offer_of(bridge, op, function)
+    if own is not None:
+        return _peer(bridge, own, {})
+    for other in functions().values():
+        offer = offer_of(bridge, *other)
+        chooses = {} if offer is None else offer.like.chooses
+        flags = {flag: True for flag, chosen in chooses.items() if chosen == function.name}
+        if offer is not None and flags:
+            return _peer(bridge, offer, flags)
     return None
 
 
-def _peer(bridge: str, name: str, like: Like, signature: Signature, flags: dict[str, bool]) -> Peer:
-    needed = {t.function_name for t in signature.inputs}
-    needed |= {p.name for p in signature.parameters if p.info.required}
-
+def _peer(bridge: str, offer: Offer, flags: dict[str, bool]) -> Peer:
     def bind(module: Any, v: SimpleNamespace, out: Any) -> Call:
-        call = getattr(module, name)
+        call = getattr(module, offer.name)
         values: list[Any] = []
         options: dict[str, Any] = dict(flags)
-        for parameter in inspect.signature(call).parameters.values():
-            ours = "axis" if parameter.name == "dim" else parameter.name
-            ours = like.names.get(parameter.name, ours)
-            if ours not in needed:
+        for parameter in offer.parameters:
+            what = offer.meaning(parameter.name)
+            if what is None or (isinstance(what, Parameter) and not what.info.required):
                 continue  # the bridge's default: what its framework does
+            value = getattr(v, offer.names.get(parameter.name, parameter.name))
             if parameter.default is parameter.empty:
-                values.append(getattr(v, ours))
+                values.append(value)
             else:
-                options[parameter.name] = getattr(v, ours)
+                options[parameter.name] = value
         return lambda: call(*values, **options)
 
-    return Peer(f"gradplan.{bridge}", name, bind)
+    return Peer(f"gradplan.{bridge}", offer.name, bind)
