@@ -30,7 +30,14 @@ if _torch.__version__ < (2, 6):
 
 from gradplan.torch import functions, nn
 from gradplan.torch.functions import *  # noqa: F403
-from gradplan.torch.kept_memory import release_memory
+from gradplan.torch.memory import release_memory
 
 __all__ = ["nn", "release_memory"]
 __all__ += functions.__all__
+
+
+def __getattr__(name: str) -> object:
+    """Functions of ops that were declared after the import."""
+    if name in functions.__all__:
+        return getattr(functions, name)
+    raise AttributeError(f"module 'gradplan.torch' has no attribute {name!r}")

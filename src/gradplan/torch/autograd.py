@@ -1,8 +1,8 @@
 """Derivatives of the operators: reverse mode, forward mode, and both of them again.
 
 The first derivative is declared: `Op.gradient` names the backward op and how its tensors relate to
-the forward's. The backward op's own derivatives follow from its rule (rules.py). Every derivative
-is made of operators that have derivatives, so any order works.
+the forward's. The backward op's own derivatives follow from the rule of the forward function
+(`Function.rule`). Every derivative is made of operators that have derivatives, so any order works.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import _C
-from torch._functorch.autograd_function import enable_single_level_autograd_function
-from torch.autograd import forward_ad
 
-from gradplan.spec import OPS, Op
+from gradplan.declaration import OPS, Gradient, Op, Values
+from gradplan.torch import private
+from gradplan.torch.fast_path import Recorder
+from gradplan.torch.namespace import XP
 from gradplan.torch.operators import LIBRARY, OPERATORS, Operator
-from gradplan.torch.rules import CONVENTIONS, RULES, Linear, Rule, Values
 from gradplan.vocabulary import Unsupported
 
 
@@ -26,37 +25,55 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 
 
+def _in_order(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    """What a rule gives: one result, or several by name."""
+    return tuple(result[name] for name in names) if isinstance(result, Mapping) else (result,)
+
+
 def _sibling(operator: Operator, op: Op) -> Operator:
     """The operator of `op` with the same fixed fields (the kind) as `operator`."""
-    fixed = dict(operator.signature.function.fixed)
-    return next(OPERATORS[f.name] for f in op.functions if dict(f.fixed) == fixed)
+    return OPERATORS[op.sibling(operator.function).name]
 
 
-def _forward_of(backward: Operator) -> Operator:
+def _forward_of(backward: Operator) -> Operator | None:
     """The operator whose gradient it computes; of several, one that takes indices in any order."""
-    return next(
-        _sibling(backward, op)
-        for op in OPS.values()
-        if op.gradient is not None
-        and op.gradient.op == backward.op.name
-        and not any(t.ascending for t in op.tensors)
-    )
-
-
-def _is_differentiable(op: Op) -> bool:
-    """Does it declare a gradient, or is it one?"""
-    gradients = {other.gradient.op for other in OPS.values() if other.gradient is not None}
-    return op.gradient is not None or op.name in gradients
+    forwards = backward.op.forwards()
+    in_any_order = [op for op in forwards if not any(t.ascending for t in op.tensors)]
+    return _sibling(backward, (in_any_order or list(forwards))[0]) if forwards else None
 
 
 class Derivative:
     """The derivatives of one operator. Values go by the declarations' names."""
 
     operator: Operator
+    gradient: Gradient
+    """The relation of the forward to its backward."""
+    forward: Operator
+    backward: Operator
+    target: Operator
+    """The one of them that reverse mode leads to; its options must be known."""
     saved: frozenset[str]
     """The tensors that reverse mode reads, inputs or outputs."""
-    target: Operator
-    """The operator that reverse mode leads to; its options must be known."""
+
+    def __init__(self, operator: Operator, forward: Operator, backward: Operator) -> None:
+        assert forward.op.gradient is not None
+        self.operator, self.forward, self.backward = operator, forward, backward
+        self.gradient = forward.op.gradient
+        self.rule = forward.function.rule
+        if forward.op.is_linear(forward.function):
+            self.rule = None
+        self.inputs = [self.gradient.grads[t.name] for t in backward.outputs]
+        """The forward's inputs in the order of the backward's outputs."""
+        self.cotangents = [t.name for t in backward.tensors if t.name in self.gradient.cotangents]
+
+    def tangent(self, v: Values, tangents: Values) -> tuple[Any, ...]:
+        """J t: tangents of those outputs that the backward has cotangents for, in their order."""
+        outputs = [self.gradient.cotangents[name] for name in self.cotangents]
+        if self.rule is not None:
+            return _in_order(self.rule.tangent(XP, v, tangents), outputs)
+        results = _as_tuple(self.forward.invoke({**v, **tangents}))
+        by_name = dict(zip((t.name for t in self.forward.outputs), results, strict=True))
+        return tuple(by_name[name] for name in outputs)
 
     def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
         """Gradients of the inputs for gradients of the outputs."""
@@ -71,166 +88,222 @@ class OfForward(Derivative):
     """Of an operator whose op declares a gradient."""
 
     def __init__(self, operator: Operator) -> None:
-        gradient = operator.op.gradient
-        assert gradient is not None
-        self.operator = operator
-        self.target = self.backward = _sibling(operator, OPS[gradient.op])
-        self.rule = _rule_of(self.backward)
-        self.inputs = [gradient.grads[t.name] for t in self.backward.outputs]
-        self.cotangents = [t.name for t in self.backward.tensors if t.name in gradient.cotangents]
+        super().__init__(operator, operator, _sibling(operator, OPS[str(operator.op.gradient_name)]))
+        self.target = self.backward
         reads = {t.name for t in self.backward.tensors}
-        self.saved = frozenset(reads.difference(gradient.cotangents))
+        self.saved = frozenset(reads.difference(self.gradient.cotangents))
+
+    def cotangents_of(self, grads: Sequence[Any]) -> tuple[Any, ...]:
+        """Of the gradients of all outputs those that the backward takes, in its order."""
+        by_name = dict(zip((t.name for t in self.operator.outputs), grads, strict=True))
+        return tuple(by_name[self.gradient.cotangents[name]] for name in self.cotangents)
 
     def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
-        results = self.backward.invoke({**v, **dict(zip(self.cotangents, grads, strict=True))})
+        given = dict(zip(self.cotangents, self.cotangents_of(grads), strict=True))
+        results = self.backward.invoke({**v, **given})
         return dict(zip(self.inputs, _as_tuple(results), strict=True))
 
     def push(self, v: Values, tangents: Values) -> Any:
-        given = {name: tangents[name] for name in self.inputs}
-        if isinstance(self.rule, Linear):
-            return self.operator.invoke({**v, **given})
-        return self.rule.apply_jacobian(self.backward, v, list(given.values()))
+        pushed = self.tangent(v, {name: tangents[name] for name in self.inputs})
+        outputs = [self.gradient.cotangents[name] for name in self.cotangents]
+        by_name = dict(zip(outputs, pushed, strict=True))
+        results = tuple(by_name.get(t.name) for t in self.operator.outputs)
+        return results if len(results) > 1 else results[0]
 
 
 class OfBackward(Derivative):
     """Of an operator that computes a gradient."""
 
-    def __init__(self, operator: Operator) -> None:
-        self.operator = operator
-        self.rule = _rule_of(operator)
-        self.target = forward = _forward_of(operator)
-        assert forward.op.gradient is not None
-        self.cotangents = [
-            t.name for t in operator.tensors if t.name in forward.op.gradient.cotangents
-        ]
-        linear = isinstance(self.rule, Linear)
-        self.saved = frozenset(t.name for t in operator.tensors if t.index or not linear)
+    def __init__(self, operator: Operator, forward: Operator) -> None:
+        super().__init__(operator, forward, operator)
+        self.target = forward
+        self.saved = frozenset(
+            t.name for t in operator.tensors if t.index or self.rule is not None
+        )
 
     def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
-        pulled = self.rule.apply_jacobian(self.operator, v, grads)
-        result = dict(zip(self.cotangents, _as_tuple(pulled), strict=True))
-        return {**self.rule.pull_saved(self.operator, v, grads, pulled), **result}
+        given = dict(zip(self.inputs, grads, strict=True))
+        pushed = self.tangent(v, given)
+        result = dict(zip(self.cotangents, pushed, strict=True))
+        if self.rule is None:
+            return result
+        outputs = [self.gradient.cotangents[name] for name in self.cotangents]
+        tangent = dict(zip(outputs, pushed, strict=True)) if len(pushed) > 1 else pushed[0]
+        return {**self.rule.pull_saved(XP, v, given, tangent), **result}
 
     def push(self, v: Values, tangents: Values) -> Any:
         result = self.operator.invoke({**v, **{name: tangents[name] for name in self.cotangents}})
-        changed = self.rule.push_saved(self.operator, v, tangents)
-        return result if changed is None else result + changed
-
-
-def _rule_of(backward: Operator) -> Rule:
-    return RULES.get(backward.name) or Linear(_forward_of(backward))
+        changed = None if self.rule is None else self.rule.push_saved(XP, v, tangents)
+        if changed is None:
+            return result
+        names = [t.name for t in self.operator.outputs]
+        both = zip(_as_tuple(result), _in_order(changed, names), strict=True)
+        summed = tuple(a if b is None else a + b for a, b in both)
+        return summed if isinstance(result, tuple) else summed[0]
 
 
 # Functions of autograd -----------------------------------------------------------------------
 
 
 class Layout:
-    """What a Function keeps from the forward call to the backward, in which order."""
+    """What a Function keeps from the forward call to the backward.
+
+    In the order of the operator that reverse mode leads to, so that its arguments are there as they
+    are: tensors first, then its options, then the others.
+    """
 
     def __init__(self, derivative: Derivative) -> None:
-        operator = derivative.operator
-        names = [t.name for t in operator.tensors]
-        forward = operator.op.gradient is not None
-        self.inputs = [t for t in operator.tensors if t.name in derivative.saved]
-        # Of several outputs none is kept: no declaration asks for it.
-        self.outputs = [t.name for t in operator.outputs[:1] if forward]
-        self.outputs = [name for name in self.outputs if name in derivative.saved]
-        self.tensors = [t.name for t in self.inputs] + self.outputs
-        self.options = [p.info.name for p in operator.options]
-        wanted = [p.info.name for p in derivative.target.options if p.info.name not in self.options]
-        self.conventions = {name: CONVENTIONS[name] for name in wanted if name in CONVENTIONS}
+        operator, target = derivative.operator, derivative.target
+        self.inputs = [t.name for t in operator.tensors]
+        self.floats = [self.inputs[i] for i in operator.differentiable]
+        self.outputs = [t.name for t in operator.outputs]
+        kept = self.inputs + self.outputs
+        self.tensors = sorted(derivative.saved, key=(target.names + kept).index)
+        self.kept = [kept.index(name) for name in self.tensors]
+        options = [p.info.name for p in operator.options]
+        wanted = [p.info.name for p in target.options]
+        self.options = wanted + [name for name in options if name not in wanted]
+        self._defaults = {p.info.name: p.default for p in target.options}
+        self._defaults |= derivative.forward.conventions
         # Sizes that only this operator's inputs have are options of the one that it leads to.
-        self.sizes = {
-            name: next(t.name for t in operator.tensors if t.axes[0] == name)
+        self._sizes = {
+            name: next(
+                (i, t.axes.index(name)) for i, t in enumerate(operator.tensors) if name in t.axes
+            )
             for name in wanted
-            if name not in self.conventions
+            if name not in options and any(name in t.axes for t in operator.tensors)
         }
-        self.names = names
+        self._at = {name: len(self.inputs) + i for i, name in enumerate(options)}
+
+    def saved_options(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The values of `options` for a call."""
+        sizes = {name: arguments[i].shape[axis] for name, (i, axis) in self._sizes.items()}
+        given = {name: arguments[i] for name, i in self._at.items()}
+        values = {**self._defaults, **sizes, **given}
+        return tuple(values[name] for name in self.options)
 
 
-def make_apply(operator: Operator) -> Callable[..., Any]:
-    """`apply(run, *arguments)`: `run(*arguments)`, with derivatives recorded."""
-    if not _is_differentiable(operator.op):
-        return functools.partial(_refuse_gradient, operator.name)
-    first_order = operator.op.gradient is not None
-    derivative = OfForward(operator) if first_order else OfBackward(operator)
+Backward = Callable[..., tuple[Any, ...]]
+
+
+def _make_recorder(derivative: Derivative) -> Recorder:
+    """The operator's Function, for the fast path and the dispatcher.
+
+    Either has computed the results before it comes here.
+    """
+    operator = derivative.operator
     layout = Layout(derivative)
-    names, count = layout.names, len(layout.names)
-    outputs = [t.name for t in operator.outputs]
-    kept = [names.index(t.name) for t in layout.inputs]
+    single = len(layout.outputs) == 1
+    fixed = [i for i, t in enumerate(operator.outputs) if not t.differentiable]
 
-    def values(ctx: Any, named: Sequence[str], saved: Sequence[Any]) -> dict[str, Any]:
-        scalars = zip([*layout.options, *layout.sizes], ctx.options, strict=True)
-        return {**layout.conventions, **dict(scalars), **dict(zip(named, saved, strict=True))}
+    def forward(ctx: Any, made: tuple[Any, ...], *needed: Any) -> Any:
+        results, ctx.options, kept, everything = made
+        if fixed:
+            ctx.mark_non_differentiable(*(results[i] for i in fixed))
+        if kept:
+            ctx.save_for_backward(*kept)
+        if everything is not None:
+            ctx.save_for_forward(*everything)
+        return results[0] if single else results
 
-    def forward(ctx: Any, run: Callable[..., Any], *arguments: Any) -> Any:
-        result = run(*arguments)
-        sizes = (arguments[names.index(name)].shape[0] for name in layout.sizes.values())
-        ctx.options = (*arguments[count:], *sizes)
-        results = _as_tuple(result)
-        ctx.save_for_backward(*(arguments[i] for i in kept), *results[: len(layout.outputs)])
-        if forward_ad._current_level >= 0:
-            ctx.save_for_forward(*arguments[:count], *results)
-        return result
-
-    def pull(ctx: Any, *grads: Any) -> Any:
-        pulled = derivative.pull(values(ctx, layout.tensors, ctx.saved_tensors), grads)
-        return (None, *(pulled.get(name) for name in names), *(None for _ in layout.options))
-
-    def jvp(ctx: Any, run: None, *tangents: Any) -> Any:
-        v = values(ctx, names + outputs, ctx.saved_tensors)
+    def jvp(ctx: Any, made: None, *tangents: Any) -> Any:
+        v = dict(zip(layout.options, ctx.options, strict=True))
+        v |= zip(layout.inputs + layout.outputs, ctx.saved_tensors, strict=True)
         given = {
-            name: torch.zeros_like(v[name]) if t is None else t
-            for name, t in zip(names, tangents[:count], strict=True)
+            name: torch.zeros_like(v[name]) if t is None and v[name] is not None else t
+            for name, t in zip(layout.floats, tangents, strict=True)
         }
         return derivative.push(v, given)
 
-    methods = {"forward": forward, "backward": pull, "jvp": jvp}
-    function: Any = type(
-        f"gradplan_{operator.name}",
-        (torch.autograd.Function,),
-        {name: staticmethod(method) for name, method in methods.items()},
+    plain = isinstance(derivative, OfForward) and _is_plain(derivative, layout)
+    backward = (_first_order if plain else _any_order)(derivative, layout)
+    methods = {"forward": forward, "backward": backward, "jvp": jvp}
+    members = {name: staticmethod(method) for name, method in methods.items()}
+    function = type(f"gradplan_{operator.name}", (torch.autograd.Function,), members)
+    return Recorder(private.plain_apply(function), layout.saved_options, layout.kept)
+
+
+def _any_order(derivative: Derivative, layout: Layout) -> Backward:
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        v = dict(zip(layout.options, ctx.options, strict=True))
+        v |= zip(layout.tensors, ctx.saved_tensors, strict=True)
+        pulled = derivative.pull(v, grads)
+        needed = zip(layout.floats, ctx.needs_input_grad[1:], strict=True)
+        return (None, *(pulled.get(name) if needs else None for name, needs in needed))
+
+    return backward
+
+
+def _is_plain(derivative: OfForward, layout: Layout) -> bool:
+    """Whether gradients, saved tensors and options are the backward's arguments as they come."""
+    given = [*derivative.cotangents, *layout.tensors, *layout.options]
+    names = derivative.backward.names
+    outputs = [derivative.gradient.cotangents[name] for name in derivative.cotangents]
+    return (
+        given[: len(names)] == names
+        and derivative.inputs == layout.floats
+        and outputs == layout.outputs
     )
-    return plain_apply(function)
 
 
-def plain_apply(function: Any) -> Callable[..., Any]:
-    """`function.apply` without its look for transforms (vmap, grad) around the call.
+def _first_order(derivative: Derivative, layout: Layout) -> Backward:
+    """The same without names, which take longer than the rest."""
+    target = derivative.backward
+    count = len(target.names)
+    several = len(layout.floats) > 1
 
-    The dispatcher has done that before it comes here, and the short way excludes them.
-    """
-    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
-    return apply
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        arguments = (grads + ctx.saved_tensors + ctx.options)[:count]
+        # Of several gradients only those that are asked for, where the kernel can leave one out.
+        wanted = ctx.needs_input_grad[1:] if several else ()
+        results = fast(*arguments, *wanted)
+        if results is None:
+            results = target.overload(*arguments)
+            if several:
+                results = [x if want else None for x, want in zip(results, wanted, strict=True)]
+        return (None, *results) if several else (None, results)
+
+    def fast(*arguments: Any) -> Any:
+        nonlocal fast
+        fast = target.fast  # which is not there before all operators are registered
+        return fast(*arguments)
+
+    return backward
 
 
 def _refuse_gradient(name: str, *arguments: Any) -> Any:
     raise Unsupported(f"{name}: no gradient is declared; detach its inputs")
 
 
-def _register(operator: Operator) -> None:
-    apply = make_apply(operator)
+def _recorder_for(operator: Operator) -> Recorder:
+    forward = _forward_of(operator)
+    if operator.op.gradient is not None:
+        return _make_recorder(OfForward(operator))
+    if forward is not None:
+        return _make_recorder(OfBackward(operator, forward))
+    refuse = functools.partial(_refuse_gradient, operator.name)
+    return Recorder(refuse, lambda arguments: (), ())
+
+
+def register(operator: Operator) -> None:
+    """Tells PyTorch how to differentiate an operator."""
+    operator.recorder = recorder = _recorder_for(operator)
+    count = len(operator.tensors)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
-        grad, forward_grad = _C.is_grad_enabled(), _C._is_fwd_grad_enabled()
-
-        def below(*arguments: Any) -> Any:
-            # `apply` switches both kinds of gradients off, for the transforms outside of this one
-            # (vmap, grad, jvp) as well. They are not its business.
-            with (
-                torch.set_grad_enabled(grad),
-                forward_ad._set_fwd_grad_enabled(forward_grad),
-                _C._AutoDispatchBelowAutograd(),
-            ):
-                return operator.overload.redispatch(keyset & _C._after_autograd_keyset, *arguments)
-
-        wanted = grad and any(arguments[i].requires_grad for i in operator.differentiable)
-        if wanted or forward_ad._current_level >= 0:
-            with enable_single_level_autograd_function():
-                return apply(below, *arguments)
-        return below(*arguments)
+        with private.BelowAutograd():
+            keys = keyset & private.KEYS_AFTER_AUTOGRAD
+            result = operator.overload.redispatch(keys, *arguments)
+        floats = [arguments[i] for i in operator.differentiable]
+        forward_mode = private.is_forward_mode()
+        needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in floats)
+        if not needed and not forward_mode:
+            return result
+        results = _as_tuple(result)
+        everything = (*arguments[:count], *results)
+        kept = tuple(everything[i] for i in recorder.kept)
+        made = results, recorder.options(arguments), kept, everything if forward_mode else None
+        with private.allow_function():
+            return recorder.apply(made, *floats)
 
     LIBRARY.impl(operator.name, kernel, "Autograd", with_keyset=True)
-
-
-for _operator in OPERATORS.values():
-    _register(_operator)

@@ -206,3 +206,4 @@ def _make(offer: Offer) -> Callable[..., Any]:
 
 
 OFFERS = Offers("torch", globals(), _make, tensor="torch.Tensor", axis="dim")
+OPERATORS.make_all()  # gradients and variants, for whoever looks at torch.ops.gradplan

@@ -2,42 +2,30 @@
 
 One operator per function of the function layer: tensors first, then every option, all of them
 required. Its schema, the shapes of its outputs (for FakeTensor and meta tensors) and its kernel are
-derived from the declaration; derivatives are in autograd.py, vmap is in batching.py, and the way of
-plain tensors past all of it is in short_way.py.
+derived from the declaration; derivatives are in autograd.py, vmap is in batching.py, and the way
+past all of it is in fast_path.py.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
 from gradplan import functional
-from gradplan.descriptor import AxisOf, Field, Flag, IndexInto, Real, SizeField, Word
-from gradplan.recipes import Parameter, Signature, bind_axes, prepare
-from gradplan.spec import Tensor
-from gradplan.vocabulary import InvalidProblem
-
-if TYPE_CHECKING:
-    from gradplan.torch.short_way import Calls
+from gradplan.binding import bind_axes, unpacked_shape
+from gradplan.declaration import Kind, Like, Tensor
+from gradplan.offers import own_parameters
+from gradplan.signatures import Signature
+from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, ways
+from gradplan.torch.memory import Output
+from gradplan.vocabulary import ElementKind, InvalidProblem
 
 NAMESPACE = "gradplan"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
-
-_SCHEMA: tuple[tuple[type[Field], str], ...] = (
-    (AxisOf, "int"),
-    (Flag, "bool"),
-    (Real, "float"),
-    (SizeField, "SymInt"),
-    (IndexInto, "int?"),
-    (Word, "str"),
-)
-
-
-def _schema_type(parameter: Parameter) -> str:
-    return next(name for kind, name in _SCHEMA if isinstance(parameter.info.field, kind))
 
 
 class Operator:
@@ -50,62 +38,86 @@ class Operator:
         self.name = name
         self.signature = signature
         self.op = signature.op
+        self.function = signature.function
         self.tensors: Sequence[Tensor] = signature.inputs
         self.outputs = signature.outputs
         self.ignores = frozenset(ignores)
         # PyTorch's operators write new tensors: what they hold before is nothing to add to.
-        updating = {n for t in self.outputs if t.updates is not None for n in t.updates.values}
-        self.options = [p for p in signature.parameters if p.info.name not in updating]
-        self.differentiable = [i for i, t in enumerate(self.tensors) if not t.index]
-        self.fields = {info.name: info for info in self.op.fields}
+        self.options = own_parameters(signature)
+        self.first = self.tensors.index(signature.first)
+        """The position of the tensor whose element type is the problem's."""
+        self.differentiable = [i for i, t in enumerate(self.tensors) if t.differentiable]
         self.overload = self._define()
+        self.recorder: Recorder
+        """Comes from autograd.py."""
 
     @functools.cached_property
-    def index(self) -> int | None:
-        """The position of the tensor of indices."""
-        return next((i for i, t in enumerate(self.tensors) if t.index), None)
-
-    @property
     def arguments(self) -> list[str]:
+        """The function layer's names of the arguments."""
         return [t.function_name for t in self.tensors] + [p.name for p in self.options]
-
-    def option(self, kind: type[Field]) -> int | None:
-        """The position of the option of that kind among the arguments."""
-        for i, p in enumerate(self.options):
-            if isinstance(p.info.field, kind):
-                return len(self.tensors) + i
-        return None
-
-    def named_options(self, arguments: Sequence[Any]) -> dict[str, Any]:
-        """The options of a call by the descriptor's names."""
-        options = arguments[len(self.tensors) :]
-        return {p.info.name: v for p, v in zip(self.options, options, strict=True)}
-
-    def invoke(self, values: Mapping[str, Any]) -> Any:
-        """Calls it with values by the declaration's names; others are left alone."""
-        return self.call(*[values[name] for name in self.names])
 
     @functools.cached_property
     def names(self) -> list[str]:
         """The declaration's names of the arguments."""
         return [t.name for t in self.tensors] + [p.info.name for p in self.options]
 
+    @property
+    def conventions(self) -> Mapping[str, Any]:
+        """PyTorch's own, for options that only the gradient has."""
+        return self.function.torch.defaults if self.function.torch is not None else {}
+
+    def invoke(self, values: Mapping[str, Any]) -> Any:
+        """Calls it with values by the declaration's names; others are left alone.
+
+        Options that are missing have their defaults.
+        """
+        defaults = {p.info.name: p.default for p in self.options}
+        optional = {t.name: None for t in self.tensors if t.optional}
+        known = {**defaults, **optional, **values}
+        return self.call(*[known[name] for name in self.names])
+
+    # Shapes
+
     def axes(self, arguments: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
         """The extents of every axis, those that are options included."""
         shapes = [
             (t, tuple(x.shape))
             for t, x in zip(self.tensors, arguments[: len(self.tensors)], strict=True)
+            if x is not None
         ]
         # Broadcasting is the function's business: derivatives would have to undo it.
-        bound = bind_axes(self.name, self.fields, shapes)
-        for name, value in self.named_options(arguments).items():
-            if isinstance(self.fields[name].field, SizeField):
-                bound[name] = (value,)
+        bound = bind_axes(self.name, self.op, shapes)
+        for parameter, value in zip(self.options, arguments[len(self.tensors) :], strict=True):
+            if parameter.info.field.is_extent:
+                bound[parameter.info.name] = (value,)
         return bound
 
+    def output_shapes(self, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
+        bound = self.axes(arguments)
+        # What derived axes look at: a descriptor whose sizes may be symbols.
+        fields: dict[str, Any] = {
+            name: extent if name == self.op.shape_field else extent[0] if extent else 1
+            for name, extent in bound.items()
+        }
+        for parameter, value in zip(self.options, arguments[len(self.tensors) :], strict=True):
+            if parameter.info.field.is_axis:
+                fields[parameter.info.name] = value % max(len(bound[str(self.op.shape_field)]), 1)
+        made: Any = SimpleNamespace(**fields)
+        return [unpacked_shape(t, bound, made) for t in self.outputs]
+
+    def output_dtypes(self, element: torch.dtype) -> list[torch.dtype]:
+        kind = ElementKind.from_dtype_name(str(element).removeprefix("torch."))
+        if kind is None:  # for the kernel to refuse
+            return [element for _ in self.outputs]
+        return [
+            getattr(torch, t.kind.elements(kind, new=True)[0].dtype_name) for t in self.outputs
+        ]
+
+    # The operator
+
     def _define(self) -> Any:
-        tensors = [f"Tensor {t.function_name}" for t in self.tensors]
-        options = [f"{_schema_type(p)} {p.name}" for p in self.options]
+        tensors = [f"Tensor{'?' * t.optional} {t.function_name}" for t in self.tensors]
+        options = [f"{p.info.field.schema} {p.name}" for p in self.options]
         result = ", ".join(["Tensor"] * len(self.outputs))
         result = f"({result})" if len(self.outputs) > 1 else result
         LIBRARY.define(
@@ -118,73 +130,142 @@ class Operator:
         torch.library.register_fake(name, self._fake, lib=LIBRARY)
         return getattr(getattr(torch.ops, NAMESPACE), self.name).default
 
-    def output_shapes(self, arguments: Sequence[Any]) -> list[list[Any]]:
-        bound = self.axes(arguments)
-        return [[n for axis in t.axes for n in bound[axis]] for t in self.outputs]
+    def _like(self, output: Tensor) -> int | None:
+        """The input that an output is strided as: one with the same axes, and always there."""
+        same = (
+            i
+            for i, t in enumerate(self.tensors)
+            if t.axes == output.axes and t.kind is output.kind and not t.optional
+        )
+        return next(same, None)
 
     def _fake(self, *arguments: Any) -> Any:
         """Outputs: like an input of the same axes (strides as well), contiguous otherwise."""
         self.check(arguments)
-        inputs = dict(zip((t.axes for t in self.tensors), arguments, strict=False))
-        first = arguments[self.differentiable[0]]
-        made = [
-            torch.empty_like(inputs[t.axes]) if t.axes in inputs else first.new_empty(shape)
-            for t, shape in zip(self.outputs, self.output_shapes(arguments), strict=True)
-        ]
+        first = arguments[self.first]
+        shapes, dtypes = self.output_shapes(arguments), self.output_dtypes(first.dtype)
+        made = []
+        for t, shape, dtype in zip(self.outputs, shapes, dtypes, strict=True):
+            like = self._like(t)
+            new = first.new_empty(shape, dtype=dtype)
+            made.append(new if like is None else torch.empty_like(arguments[like]))
         return tuple(made) if len(made) > 1 else made[0]
 
     def check(self, arguments: Sequence[Any]) -> None:
         """Raises for element types that differ; a kernel does the same, but later."""
-        kinds = {arguments[i].dtype for i in self.differentiable}
-        if len(kinds) > 1:
-            got = ", ".join(
-                f"{self.tensors[i].function_name} {arguments[i].dtype}" for i in self.differentiable
-            )
+        given = [
+            (t.function_name, x.dtype)
+            for t, x in zip(self.tensors, arguments, strict=False)
+            if t.kind is Kind.ELEMENT and x is not None
+        ]
+        if len({dtype for _, dtype in given}) > 1:
+            got = ", ".join(f"{name} {dtype}" for name, dtype in given)
             raise InvalidProblem(f"{self.name}: expected tensors of one element type; got {got}")
 
     def _run(self, *arguments: Any) -> Any:
-        first = arguments[self.differentiable[0]]
-        if first.is_cpu:
-            return self.calls.direct(*arguments)
-        run, _ = self.prepare(arguments)
-        return run(*arguments[: len(self.tensors)], *(None for _ in self.outputs))
+        """Where the dispatcher ends: tensors with memory, derivatives are recorded elsewhere."""
+        path = self.fast_path
+        result = NotImplemented if path is None else path.run(*arguments)
+        if path is not None and result is None:  # the first call of its kind
+            call, shapes = self.prepare(arguments)
+            outputs = self._new_outputs(arguments, shapes)
+            path.add(make_launch(call, outputs, self.recorder.options(arguments)), *arguments)
+            result = path.run(*arguments)
+        if result is not None and result is not NotImplemented:
+            return result
+        return self._run_function(arguments)
 
-    def prepare(self, arguments: Sequence[Any]) -> tuple[Callable[..., Any], list[list[int]]]:
+    def _run_function(self, arguments: Sequence[Any]) -> Any:
+        """By the function layer, which knows all engines, and says what is wrong."""
+        self.check(arguments)
+        outputs = self._new_outputs(arguments, self.output_shapes(arguments))
+        # Tensors with gradients are refused by `__dlpack__`, which older ones export by.
+        inputs = [None if x is None else x.detach() for x in arguments[: len(self.tensors)]]
+        out = [o.new(inputs) for o in outputs] if inputs[self.first].is_cpu else None
+        function = getattr(functional, self.function.name)
+        named = dict(zip((t.function_name for t in self.tensors), inputs, strict=True))
+        named |= dict(zip((p.name for p in self.signature.parameters), self._values(arguments)))
+        return function(**named, out=out[0] if out is not None and len(out) == 1 else out)
+
+    def _new_outputs(self, arguments: Sequence[Any], shapes: Sequence[Any]) -> list[Output]:
+        dtypes = self.output_dtypes(arguments[self.first].dtype)
+        return [
+            Output(tuple(shape), dtype, self._like(t))
+            for t, shape, dtype in zip(self.outputs, shapes, dtypes, strict=True)
+        ]
+
+    def _values(self, arguments: Sequence[Any]) -> list[Any]:
+        """What the function takes behind the tensors."""
+        options = arguments[len(self.tensors) :]
+        given = dict(zip((p.name for p in self.options), options, strict=True))
+        return [
+            p.default if p.info.name in self.ignores else given.get(p.name, p.default)
+            for p in self.signature.parameters
+        ]
+
+    def prepare(self, arguments: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
         """The call for tensors of these shapes, which takes the inputs and then the outputs.
 
         And the outputs' shapes.
         """
         self.check(arguments)
         shapes = self.output_shapes(arguments)
-        count = len(self.tensors)
-        given = dict(zip((p.name for p in self.options), arguments[count:], strict=True))
-        values = [
-            p.default if p.info.name in self.ignores else given.get(p.name, p.default)
-            for p in self.signature.parameters
-        ]
-        return prepare(self.signature, arguments[:count], values), shapes
+        inputs = arguments[: len(self.tensors)]
+        return functional.prepare(self.signature, inputs, self._values(arguments)), shapes
+
+    # Ways to call it
 
     @functools.cached_property
-    def calls(self) -> Calls:
-        """The way past the dispatcher."""
-        from gradplan.torch.short_way import make_calls
+    def fast_path(self) -> Any:
+        """The way past the dispatcher, or None if there is none."""
+        if any(t.optional for t in self.tensors):
+            return None
+        counts = (len(self.tensors), len(self.options), len(self.outputs))
+        return make_fast_path(self.recorder, self.differentiable, *counts)
 
-        return make_calls(self)
+    @functools.cached_property
+    def ways(self) -> Ways:
+        return ways(self.fast_path, self.overload)
+
+    @property
+    def fast(self) -> Callable[..., Any]:
+        """The operator past the dispatcher, or None where that is not for it."""
+        return self.ways.fast
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The operator: the short way for plain tensors, the dispatcher for all others."""
-        return self.calls.call
+        """The operator: the fast path where it can, the dispatcher for all others."""
+        return self.ways.call
 
 
-def _operators() -> dict[str, Operator]:
-    from gradplan.torch.rules import VARIANTS
+class _Operators(dict[str, Operator]):
+    """By name; made when they are asked for, so that ops may be declared at any time."""
 
-    made = {name: Operator(name, s) for name, s in functional.SIGNATURES.items()}
-    for name, (base, ignores) in VARIANTS.items():
-        made[name] = Operator(name, functional.SIGNATURES[base], ignores)
-    return made
+    def __missing__(self, name: str) -> Operator:
+        from gradplan.torch import autograd, batching
+
+        base, ignores = self._variants().get(name, (name, ()))
+        operator = self[name] = Operator(name, functional.SIGNATURES[base], ignores)
+        autograd.register(operator)
+        batching.register(operator)
+        return operator
+
+    def _variants(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Operators whose forward leaves options to the gradient, by name."""
+        likes: dict[str, Like | None] = {
+            name: s.function.torch for name, s in functional.SIGNATURES.items()
+        }
+        return {
+            like.operator: (name, like.only_gradient)
+            for name, like in likes.items()
+            if like is not None and like.operator
+        }
+
+    def make_all(self) -> None:
+        """All of them, for whoever looks at `torch.ops.gradplan`."""
+        for name in (*functional.SIGNATURES, *self._variants()):
+            self[name]
 
 
-OPERATORS: Mapping[str, Operator] = _operators()
+OPERATORS = _Operators()
 """All operators by name."""
