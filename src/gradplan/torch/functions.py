@@ -190,10 +190,10 @@ def _make(offer: Offer) -> Callable[..., Any]:
     """The function. The fast path knows calls as there have been: what was checked then still
     holds. It gives None for others, whatever their arguments are."""
     call = _Call(offer)
-    fast = {"fast": call.operator("").fast}
+    fast = {"fast": call.operator("").ways.fast}
     chosen = "fast"
     for number, flag in enumerate(offer.like.chooses):
-        fast[f"fast_{number}"] = call.operator(flag).fast
+        fast[f"fast_{number}"] = call.operator(flag).ways.fast
         chosen = f"(fast_{number} if {flag} else {chosen})"
     names = [p.name for p in offer.parameters]
     condition = "dtype is None and " if "dtype" in names else ""

@@ -20,7 +20,7 @@ from gradplan.binding import bind_axes, unpacked_shape
 from gradplan.declaration import Kind, Like, Tensor
 from gradplan.offers import own_parameters
 from gradplan.signatures import Signature
-from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, ways
+from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
 from gradplan.torch.memory import Output
 from gradplan.vocabulary import ElementKind, InvalidProblem
 
@@ -225,12 +225,7 @@ class Operator:
 
     @functools.cached_property
     def ways(self) -> Ways:
-        return ways(self.fast_path, self.overload)
-
-    @property
-    def fast(self) -> Callable[..., Any]:
-        """The operator past the dispatcher, or None where that is not for it."""
-        return self.ways.fast
+        return make_ways(self.fast_path, self.overload)
 
     @property
     def call(self) -> Callable[..., Any]:
@@ -245,7 +240,14 @@ class _Operators(dict[str, Operator]):
         from gradplan.torch import autograd, batching
 
         base, ignores = self._variants().get(name, (name, ()))
-        operator = self[name] = Operator(name, functional.SIGNATURES[base], ignores)
+        signature = functional.SIGNATURES[base]
+        for forward in signature.op.forwards():
+            # A forward makes its gradient, whose fast path it needs, and then goes on.
+            if forward.sibling(signature.function).name not in self:
+                self[forward.sibling(signature.function).name]
+        if name in self:
+            return self[name]
+        operator = self[name] = Operator(name, signature, ignores)
         autograd.register(operator)
         batching.register(operator)
         return operator
