@@ -266,7 +266,8 @@ def _refuse_gradient(name: str, *arguments: Any) -> Any:
     raise Unsupported(f"{name}: no gradient is declared; detach its inputs")
 
 
-def _recorder_for(operator: Operator) -> Recorder:
+def recorder_for(operator: Operator) -> Recorder:
+    """How derivatives of an operator are recorded."""
     forward = _forward_of(operator)
     if operator.op.gradient is not None:
         return _make_recorder(OfForward(operator))
@@ -278,7 +279,6 @@ def _recorder_for(operator: Operator) -> Recorder:
 
 def register(operator: Operator) -> None:
     """Tells PyTorch how to differentiate an operator."""
-    operator.recorder = recorder = _recorder_for(operator)
     count = len(operator.tensors)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
@@ -290,7 +290,7 @@ def register(operator: Operator) -> None:
         needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in floats)
         if not needed and not forward_mode:
             return result
-        results = _as_tuple(result)
+        recorder, results = operator.recorder, _as_tuple(result)
         everything = (*arguments[:count], *results)
         kept = tuple(everything[i] for i in recorder.kept)
         made = results, recorder.options(arguments), kept, everything if forward_mode else None

@@ -17,7 +17,7 @@ import torch
 
 from gradplan import functional
 from gradplan.binding import bind_axes, unpacked_shape
-from gradplan.declaration import Kind, Like, Tensor
+from gradplan.declaration import OPS, Kind, Like, Op, Tensor, for_every_op
 from gradplan.offers import own_parameters
 from gradplan.signatures import Signature
 from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
@@ -48,8 +48,6 @@ class Operator:
         """The position of the tensor whose element type is the problem's."""
         self.differentiable = [i for i, t in enumerate(self.tensors) if t.differentiable]
         self.overload = self._define()
-        self.recorder: Recorder
-        """Comes from autograd.py."""
 
     @functools.cached_property
     def arguments(self) -> list[str]:
@@ -216,6 +214,18 @@ class Operator:
     # Ways to call it
 
     @functools.cached_property
+    def recorder(self) -> Recorder:
+        """How its derivatives are recorded."""
+        from gradplan.torch.autograd import recorder_for
+
+        return recorder_for(self)
+
+    def forget(self) -> None:
+        """Its derivatives have become others: it has turned out to be a gradient."""
+        for name in ("recorder", "fast_path", "ways"):
+            self.__dict__.pop(name, None)
+
+    @functools.cached_property
     def fast_path(self) -> Any:
         """The way past the dispatcher, or None if there is none."""
         if any(t.optional for t in self.tensors):
@@ -240,14 +250,7 @@ class _Operators(dict[str, Operator]):
         from gradplan.torch import autograd, batching
 
         base, ignores = self._variants().get(name, (name, ()))
-        signature = functional.SIGNATURES[base]
-        for forward in signature.op.forwards():
-            # A forward makes its gradient, whose fast path it needs, and then goes on.
-            if forward.sibling(signature.function).name not in self:
-                self[forward.sibling(signature.function).name]
-        if name in self:
-            return self[name]
-        operator = self[name] = Operator(name, signature, ignores)
+        operator = self[name] = Operator(name, functional.SIGNATURES[base], ignores)
         autograd.register(operator)
         batching.register(operator)
         return operator
@@ -271,3 +274,13 @@ class _Operators(dict[str, Operator]):
 
 OPERATORS = _Operators()
 """All operators by name."""
+
+
+def _forget_gradients(op: Op) -> None:
+    if op.gradient_name in OPS:
+        for function in OPS[op.gradient_name].functions:
+            if function.name in OPERATORS:
+                OPERATORS[function.name].forget()
+
+
+for_every_op(_forget_gradients)
