@@ -30,7 +30,7 @@ if _torch.__version__ < (2, 6):
 
 from gradplan.torch import functions, nn
 from gradplan.torch.functions import *  # noqa: F403
-from gradplan.torch.kept_memory import release_memory
+from gradplan.torch.memory import release_memory
 
 __all__ = ["nn", "release_memory"]
 __all__ += functions.__all__

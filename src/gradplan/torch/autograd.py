@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import _C
-from torch._functorch.autograd_function import enable_single_level_autograd_function
-from torch.autograd import forward_ad
 
 from gradplan.spec import OPS, Op
+from gradplan.torch import private
+from gradplan.torch.fast_path import Recorder
 from gradplan.torch.operators import LIBRARY, OPERATORS, Operator
 from gradplan.torch.rules import CONVENTIONS, RULES, Linear, Rule, Values
 from gradplan.vocabulary import Unsupported
@@ -53,6 +52,8 @@ class Derivative:
     """The derivatives of one operator. Values go by the declarations' names."""
 
     operator: Operator
+    cotangents: Sequence[str]
+    """What a gradient of the outputs is called in `pull`."""
     saved: frozenset[str]
     """The tensors that reverse mode reads, inputs or outputs."""
     target: Operator
@@ -125,82 +126,109 @@ def _rule_of(backward: Operator) -> Rule:
 
 
 class Layout:
-    """What a Function keeps from the forward call to the backward, in which order."""
+    """What a Function keeps from the forward call to the backward.
+
+    In the order of the operator that reverse mode leads to, so that its arguments are there as they
+    are: tensors first, then its options, then the others.
+    """
 
     def __init__(self, derivative: Derivative) -> None:
-        operator = derivative.operator
-        names = [t.name for t in operator.tensors]
+        operator, target = derivative.operator, derivative.target
+        self.inputs = [t.name for t in operator.tensors]
+        self.floats = [self.inputs[i] for i in operator.differentiable]
+        self.outputs = [t.name for t in operator.outputs]
         forward = operator.op.gradient is not None
-        self.inputs = [t for t in operator.tensors if t.name in derivative.saved]
         # Of several outputs none is kept: no declaration asks for it.
-        self.outputs = [t.name for t in operator.outputs[:1] if forward]
-        self.outputs = [name for name in self.outputs if name in derivative.saved]
-        self.tensors = [t.name for t in self.inputs] + self.outputs
-        self.options = [p.info.name for p in operator.options]
-        wanted = [p.info.name for p in derivative.target.options if p.info.name not in self.options]
-        self.conventions = {name: CONVENTIONS[name] for name in wanted if name in CONVENTIONS}
+        kept = self.inputs + self.outputs[:1] if forward else self.inputs
+        self.tensors = sorted(derivative.saved, key=(target.names + kept).index)
+        self.kept = [kept.index(name) for name in self.tensors]
+        options = [p.info.name for p in operator.options]
+        wanted = [p.info.name for p in target.options]
+        self.options = wanted + [name for name in options if name not in wanted]
         # Sizes that only this operator's inputs have are options of the one that it leads to.
-        self.sizes = {
-            name: next(t.name for t in operator.tensors if t.axes[0] == name)
-            for name in wanted
-            if name not in self.conventions
-        }
-        self.names = names
+        axes = [t.axes[0] for t in operator.tensors]
+        self._at = {name: len(self.inputs) + i for i, name in enumerate(options)}
+        self._sizes = {name: axes.index(name) for name in wanted if name in axes}
+
+    def saved_options(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The values of `options` for a call."""
+        sizes = {name: arguments[i].shape[0] for name, i in self._sizes.items()}
+        given = {name: arguments[i] for name, i in self._at.items()}
+        values = {**CONVENTIONS, **sizes, **given}
+        return tuple(values[name] for name in self.options)
 
 
-def make_apply(operator: Operator) -> Callable[..., Any]:
-    """`apply(run, *arguments)`: `run(*arguments)`, with derivatives recorded."""
-    if not _is_differentiable(operator.op):
-        return functools.partial(_refuse_gradient, operator.name)
-    first_order = operator.op.gradient is not None
-    derivative = OfForward(operator) if first_order else OfBackward(operator)
+Backward = Callable[..., tuple[Any, ...]]
+
+
+def _make_recorder(operator: Operator) -> Recorder:
+    """The operator's Function, for the fast path and the dispatcher.
+
+    Either has computed the results before it comes here.
+    """
+    derivative = OfForward(operator) if operator.op.gradient else OfBackward(operator)
     layout = Layout(derivative)
-    names, count = layout.names, len(layout.names)
-    outputs = [t.name for t in operator.outputs]
-    kept = [names.index(t.name) for t in layout.inputs]
+    single = len(layout.outputs) == 1
 
-    def values(ctx: Any, named: Sequence[str], saved: Sequence[Any]) -> dict[str, Any]:
-        scalars = zip([*layout.options, *layout.sizes], ctx.options, strict=True)
-        return {**layout.conventions, **dict(scalars), **dict(zip(named, saved, strict=True))}
+    def forward(ctx: Any, made: tuple[Any, ...], *needed: Any) -> Any:
+        results, ctx.options, kept, everything = made
+        if kept:
+            ctx.save_for_backward(*kept)
+        if everything is not None:
+            ctx.save_for_forward(*everything)
+        return results[0] if single else results
 
-    def forward(ctx: Any, run: Callable[..., Any], *arguments: Any) -> Any:
-        result = run(*arguments)
-        sizes = (arguments[names.index(name)].shape[0] for name in layout.sizes.values())
-        ctx.options = (*arguments[count:], *sizes)
-        results = _as_tuple(result)
-        ctx.save_for_backward(*(arguments[i] for i in kept), *results[: len(layout.outputs)])
-        if forward_ad._current_level >= 0:
-            ctx.save_for_forward(*arguments[:count], *results)
-        return result
-
-    def pull(ctx: Any, *grads: Any) -> Any:
-        pulled = derivative.pull(values(ctx, layout.tensors, ctx.saved_tensors), grads)
-        return (None, *(pulled.get(name) for name in names), *(None for _ in layout.options))
-
-    def jvp(ctx: Any, run: None, *tangents: Any) -> Any:
-        v = values(ctx, names + outputs, ctx.saved_tensors)
+    def jvp(ctx: Any, made: None, *tangents: Any) -> Any:
+        v = dict(zip(layout.options, ctx.options, strict=True))
+        v |= zip(layout.inputs + layout.outputs, ctx.saved_tensors, strict=True)
         given = {
             name: torch.zeros_like(v[name]) if t is None else t
-            for name, t in zip(names, tangents[:count], strict=True)
+            for name, t in zip(layout.floats, tangents, strict=True)
         }
         return derivative.push(v, given)
 
-    methods = {"forward": forward, "backward": pull, "jvp": jvp}
-    function: Any = type(
-        f"gradplan_{operator.name}",
-        (torch.autograd.Function,),
-        {name: staticmethod(method) for name, method in methods.items()},
-    )
-    return plain_apply(function)
+    backward = _backward_by_position(derivative, layout) or _backward_by_name(derivative, layout)
+    methods: dict[str, Callable[..., Any]] = {"forward": forward, "backward": backward, "jvp": jvp}
+    members = {name: staticmethod(method) for name, method in methods.items()}
+    function = type(f"gradplan_{operator.name}", (torch.autograd.Function,), members)
+    return Recorder(private.plain_apply(function), layout.saved_options, layout.kept)
 
 
-def plain_apply(function: Any) -> Callable[..., Any]:
-    """`function.apply` without its look for transforms (vmap, grad) around the call.
+def _backward_by_name(derivative: Derivative, layout: Layout) -> Backward:
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        v = dict(zip(layout.options, ctx.options, strict=True))
+        v |= zip(layout.tensors, ctx.saved_tensors, strict=True)
+        pulled = derivative.pull(v, grads)
+        needed = zip(layout.floats, ctx.needs_input_grad[1:], strict=True)
+        return (None, *(pulled.get(name) if needs else None for name, needs in needed))
 
-    The dispatcher has done that before it comes here, and the short way excludes them.
+    return backward
+
+
+def _backward_by_position(derivative: Derivative, layout: Layout) -> Backward | None:
+    """The same for a first derivative, without names, which take longer than the rest.
+
+    If what is at hand are its arguments in their order, and its results the inputs' gradients.
     """
-    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
-    return apply
+    given = [*derivative.cotangents, *layout.tensors, *layout.options]
+    target = derivative.target
+    count = len(target.names)
+    if not isinstance(derivative, OfForward):
+        return None
+    if given[:count] != target.names or derivative.inputs != layout.floats:
+        return None
+    fast = target.ways.backward
+
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        kept = ctx.saved_tensors if layout.kept else ()
+        made = fast(grads, kept, ctx.options, ctx.needs_input_grad)
+        if made is not None:
+            return made
+        results = _as_tuple(target.overload(*(grads + kept + ctx.options)[:count]))
+        needed = zip(results, ctx.needs_input_grad[1:], strict=True)
+        return (None, *(x if needs else None for x, needs in needed))
+
+    return backward
 
 
 def _refuse_gradient(name: str, *arguments: Any) -> Any:
@@ -208,29 +236,33 @@ def _refuse_gradient(name: str, *arguments: Any) -> Any:
 
 
 def _register(operator: Operator) -> None:
-    apply = make_apply(operator)
+    if _is_differentiable(operator.op):
+        recorder = _make_recorder(operator)
+    else:
+        refuse = functools.partial(_refuse_gradient, operator.name)
+        recorder = Recorder(refuse, lambda arguments: (), ())
+    operator.recorder = recorder
+    count = len(operator.tensors)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
-        grad, forward_grad = _C.is_grad_enabled(), _C._is_fwd_grad_enabled()
-
-        def below(*arguments: Any) -> Any:
-            # `apply` switches both kinds of gradients off, for the transforms outside of this one
-            # (vmap, grad, jvp) as well. They are not its business.
-            with (
-                torch.set_grad_enabled(grad),
-                forward_ad._set_fwd_grad_enabled(forward_grad),
-                _C._AutoDispatchBelowAutograd(),
-            ):
-                return operator.overload.redispatch(keyset & _C._after_autograd_keyset, *arguments)
-
-        wanted = grad and any(arguments[i].requires_grad for i in operator.differentiable)
-        if wanted or forward_ad._current_level >= 0:
-            with enable_single_level_autograd_function():
-                return apply(below, *arguments)
-        return below(*arguments)
+        with private.BelowAutograd():
+            keys = keyset & private.KEYS_AFTER_AUTOGRAD
+            result = operator.overload.redispatch(keys, *arguments)
+        floats = [arguments[i] for i in operator.differentiable]
+        forward_mode = private.is_forward_mode()
+        needed = torch.is_grad_enabled() and any(x.requires_grad for x in floats)
+        if not needed and not forward_mode:
+            return result
+        results = _as_tuple(result)
+        everything = (*arguments[:count], *results)
+        kept = tuple(everything[i] for i in recorder.kept)
+        made = results, recorder.options(arguments), kept, everything if forward_mode else None
+        with private.allow_function():
+            return recorder.apply(made, *floats)
 
     LIBRARY.impl(operator.name, kernel, "Autograd", with_keyset=True)
 
 
-for _operator in OPERATORS.values():
+# Gradients first: others go to their fast paths.
+for _operator in sorted(OPERATORS.values(), key=lambda operator: operator.op.gradient is not None):
     _register(_operator)

@@ -79,8 +79,7 @@ def cumsum(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> Any
     >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
     tensor([6, 5, 3])
     """
-    short = dtype is None and type(dim) is int
-    if short and (known := _known_cumsum(x, dim, reverse)) is not None:
+    if dtype is None and (known := _fast_cumsum(x, dim, reverse)) is not None:
         return known
     if dtype is not None:
         x = x.to(dtype)
@@ -101,8 +100,7 @@ def cumprod(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> An
     >>> x.grad
     tensor([ 1., 12.,  0.])
     """
-    short = dtype is None and type(dim) is int
-    if short and (known := _known_cumprod(x, dim, reverse)) is not None:
+    if dtype is None and (known := _fast_cumprod(x, dim, reverse)) is not None:
         return known
     if dtype is not None:
         x = x.to(dtype)
@@ -119,7 +117,7 @@ def cummax(x: Any, dim: int, reverse: bool = False) -> Any:
     >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
     tensor([1., 3., 3., 4.])
     """
-    if type(dim) is int and (known := _known_cummax(x, dim, reverse)) is not None:
+    if (known := _fast_cummax(x, dim, reverse)) is not None:
         return known
     if x.dtype not in _ELEMENTS:
         return _pytorch_scan(torch.cummax, x, dim, reverse)
@@ -132,7 +130,7 @@ def cummin(x: Any, dim: int, reverse: bool = False) -> Any:
     >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0)
     tensor([3., 1., 1., 0.])
     """
-    if type(dim) is int and (known := _known_cummin(x, dim, reverse)) is not None:
+    if (known := _fast_cummin(x, dim, reverse)) is not None:
         return known
     if x.dtype not in _ELEMENTS:
         return _pytorch_scan(torch.cummin, x, dim, reverse)
@@ -145,7 +143,7 @@ def logcumsumexp(x: Any, dim: int, reverse: bool = False) -> Any:
     >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
     tensor([ -inf, 1000., 1000.])
     """
-    if type(dim) is int and (known := _known_logcumsumexp(x, dim, reverse)) is not None:
+    if (known := _fast_logcumsumexp(x, dim, reverse)) is not None:
         return known
     if x.dtype not in _ELEMENTS:
         return _pytorch_scan(torch.logcumsumexp, x, dim, reverse)
@@ -158,7 +156,7 @@ def sparsemax(x: Any, dim: int = -1) -> Any:
     >>> sparsemax(torch.tensor([1.0, 0.5, -1.0]))
     tensor([0.7500, 0.2500, 0.0000])
     """
-    if type(dim) is int and (known := _known_sparsemax(x, dim)) is not None:
+    if (known := _fast_sparsemax(x, dim)) is not None:
         return known
     if x.is_cuda:
         x = _as_float32(x)
@@ -178,12 +176,10 @@ def segment_sum(
     >>> segment_sum(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
     tensor([2., 4.])
     """
-    run, known_run = _sorted_segment_sum if sorted else _segment_sum
-    if type(num_segments) is int:
-        known = known_run(x, segment_ids, num_segments, bounds)
-        if known is not None:
-            return known
-    elif isinstance(num_segments, torch.Tensor):
+    fast, run = _sorted_segment_sum if sorted else _segment_sum
+    if (known := fast(x, segment_ids, num_segments, bounds)) is not None:
+        return known
+    if isinstance(num_segments, torch.Tensor):
         num_segments = int(num_segments)
     if x.dtype not in _ELEMENTS:
         if x.dtype.is_complex:
@@ -207,10 +203,8 @@ def embedding(
     tensor([[[3., 4.],
              [1., 2.]]])
     """
-    if padding_idx is None or type(padding_idx) is int:
-        known = _known_embedding(weight, indices, padding_idx, bounds)
-        if known is not None:
-            return known
+    if (known := _fast_embedding(weight, indices, padding_idx, bounds)) is not None:
+        return known
     if weight.ndim != 2:
         raise InvalidProblem(
             f"embedding: weight: expected [num_embeddings, embedding_dim]; got {list(weight.shape)}"
@@ -235,13 +229,11 @@ def lerp(a: Any, b: Any, weight: float) -> Any:
     >>> lerp(torch.tensor([0.0, 10.0]), torch.tensor([4.0, 20.0]), 0.25)
     tensor([ 1.0000, 12.5000])
     """
-    if type(weight) is float:
-        known = _known_lerp(a, b, weight)
-        if known is not None:
-            return known
-    else:
-        if isinstance(weight, torch.Tensor):
-            raise Unsupported("lerp: weight: expected a number; got a tensor (use torch.lerp)")
+    if (known := _fast_lerp(a, b, weight)) is not None:
+        return known
+    if isinstance(weight, torch.Tensor):
+        raise Unsupported("lerp: weight: expected a number; got a tensor (use torch.lerp)")
+    if type(weight) is not float:
         weight = float(weight)
     if a.dtype not in _ELEMENTS:
         return torch.lerp(a, b, weight)
@@ -273,21 +265,22 @@ def _expanded(x: Any, shape: Sequence[int]) -> Any:
 
 
 def _ways(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The operator, and the same for calls as there have been: what was checked then still holds.
+    """The operator's fast path, which all functions above ask first, and the operator itself.
 
-    The latter gives None for others. All functions above ask it first.
+    The former knows calls as there have been: what was checked then still holds. It gives None for
+    others, whatever their arguments are.
     """
-    calls = OPERATORS[name].calls
-    return calls.call, calls.known
+    ways = OPERATORS[name].ways
+    return ways.fast, ways.call
 
 
-_cumsum, _known_cumsum = _ways("cumsum")
-_cumprod, _known_cumprod = _ways("cumprod")
-_cummax, _known_cummax = _ways("cummax")
-_cummin, _known_cummin = _ways("cummin")
-_logcumsumexp, _known_logcumsumexp = _ways("logcumsumexp")
-_sparsemax, _known_sparsemax = _ways("sparsemax")
+_fast_cumsum, _cumsum = _ways("cumsum")
+_fast_cumprod, _cumprod = _ways("cumprod")
+_fast_cummax, _cummax = _ways("cummax")
+_fast_cummin, _cummin = _ways("cummin")
+_fast_logcumsumexp, _logcumsumexp = _ways("logcumsumexp")
+_fast_sparsemax, _sparsemax = _ways("sparsemax")
 _sorted_segment_sum, _segment_sum = _ways("segment_sum"), _ways("unsorted_segment_sum")
-_embedding, _known_embedding = _ways("embedding_with_padding")
-_lerp, _known_lerp = _ways("lerp")
+_fast_embedding, _embedding = _ways("embedding_with_padding")
+_fast_lerp, _lerp = _ways("lerp")
 _copy_rows = OPERATORS["segment_sum_backward"].call

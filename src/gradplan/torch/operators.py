@@ -2,15 +2,15 @@
 
 One operator per function of the function layer: tensors first, then every option, all of them
 required. Its schema, the shapes of its outputs (for FakeTensor and meta tensors) and its kernel are
-derived from the declaration; derivatives are in autograd.py, vmap is in batching.py, and the way of
-plain tensors past all of it is in short_way.py.
+derived from the declaration; derivatives are in autograd.py, vmap is in batching.py, and the way
+past all of it is in fast_path.py.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,10 +18,10 @@ from gradplan import functional
 from gradplan.descriptor import AxisOf, Field, Flag, IndexInto, Real, SizeField, Word
 from gradplan.recipes import Parameter, Signature, bind_axes, prepare
 from gradplan.spec import Tensor
+from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
+from gradplan.torch.memory import Output
+from gradplan.torch.rules import VARIANTS
 from gradplan.vocabulary import InvalidProblem
-
-if TYPE_CHECKING:
-    from gradplan.torch.short_way import Calls
 
 NAMESPACE = "gradplan"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
@@ -59,6 +59,8 @@ class Operator:
         self.differentiable = [i for i, t in enumerate(self.tensors) if not t.index]
         self.fields = {info.name: info for info in self.op.fields}
         self.overload = self._define()
+        self.recorder: Recorder
+        """Comes from autograd.py."""
 
     @functools.cached_property
     def index(self) -> int | None:
@@ -143,11 +145,45 @@ class Operator:
             raise InvalidProblem(f"{self.name}: expected tensors of one element type; got {got}")
 
     def _run(self, *arguments: Any) -> Any:
-        first = arguments[self.differentiable[0]]
-        if first.is_cpu:
-            return self.calls.direct(*arguments)
-        run, _ = self.prepare(arguments)
-        return run(*arguments[: len(self.tensors)], *(None for _ in self.outputs))
+        """Where the dispatcher ends: tensors with memory, derivatives are recorded elsewhere."""
+        path = self.fast_path
+        result = NotImplemented if path is None else path.run(*arguments)
+        if path is not None and result is None:  # the first call of its kind
+            call, shapes = self.prepare(arguments)
+            outputs = self._new_outputs(arguments, shapes)
+            path.add(make_launch(call, outputs, self.recorder.options(arguments)), *arguments)
+            result = path.run(*arguments)
+        if result is not None and result is not NotImplemented:
+            return result
+        return self._run_function(arguments)
+
+    def _run_function(self, arguments: Sequence[Any]) -> Any:
+        """By the function layer, which knows all engines, and says what is wrong."""
+        self.check(arguments)
+        outputs = self._new_outputs(arguments, self.output_shapes(arguments))
+        # Tensors with gradients are refused by `__dlpack__`, which older ones export by.
+        inputs = [x.detach() for x in arguments[: len(self.tensors)]]
+        out: Any = [o.new(inputs) for o in outputs] if inputs[0].is_cpu else None
+        out = out[0] if out is not None and len(out) == 1 else out
+        function = getattr(functional, self.signature.function.name)
+        return function(*inputs, *self._values(arguments), out=out)
+
+    def _new_outputs(self, arguments: Sequence[Any], shapes: Sequence[Any]) -> list[Output]:
+        dtype = arguments[self.differentiable[0]].dtype
+        axes = [t.axes for t in self.tensors]
+        return [
+            Output(tuple(shape), dtype, axes.index(t.axes) if t.axes in axes else None)
+            for t, shape in zip(self.outputs, shapes, strict=True)
+        ]
+
+    def _values(self, arguments: Sequence[Any]) -> list[Any]:
+        """What the function takes behind the tensors."""
+        options = arguments[len(self.tensors) :]
+        given = dict(zip((p.name for p in self.options), options, strict=True))
+        return [
+            p.default if p.info.name in self.ignores else given.get(p.name, p.default)
+            for p in self.signature.parameters
+        ]
 
     def prepare(self, arguments: Sequence[Any]) -> tuple[Callable[..., Any], list[list[int]]]:
         """The call for tensors of these shapes, which takes the inputs and then the outputs.
@@ -156,30 +192,27 @@ class Operator:
         """
         self.check(arguments)
         shapes = self.output_shapes(arguments)
-        count = len(self.tensors)
-        given = dict(zip((p.name for p in self.options), arguments[count:], strict=True))
-        values = [
-            p.default if p.info.name in self.ignores else given.get(p.name, p.default)
-            for p in self.signature.parameters
-        ]
-        return prepare(self.signature, arguments[:count], values), shapes
+        inputs = arguments[: len(self.tensors)]
+        return prepare(self.signature, inputs, self._values(arguments)), shapes
 
     @functools.cached_property
-    def calls(self) -> Calls:
-        """The way past the dispatcher."""
-        from gradplan.torch.short_way import make_calls
+    def fast_path(self) -> Any:
+        """Past the dispatcher; None if there is none here."""
+        counts = (len(self.tensors), len(self.options), len(self.outputs))
+        return make_fast_path(self.recorder, self.differentiable, *counts)
 
-        return make_calls(self)
+    @functools.cached_property
+    def ways(self) -> Ways:
+        """The ways to call it."""
+        return make_ways(self.fast_path, self.overload)
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The operator: the short way for plain tensors, the dispatcher for all others."""
-        return self.calls.call
+        """The fast path where that serves, the dispatcher otherwise."""
+        return self.ways.call
 
 
 def _operators() -> dict[str, Operator]:
-    from gradplan.torch.rules import VARIANTS
-
     made = {name: Operator(name, s) for name, s in functional.SIGNATURES.items()}
     for name, (base, ignores) in VARIANTS.items():
         made[name] = Operator(name, functional.SIGNATURES[base], ignores)

@@ -91,10 +91,8 @@ def _after(x: Any, v: Values, end: float) -> Any:
 
 def _from_end(b: Any, a: Any, v: Values) -> Any:
     """t[i] = b[i] + a[i+1] t[i+1], any zeros in a: what cumprod's backward is for y = 1."""
-    from gradplan.torch.operators import OPERATORS
-
-    backward = OPERATORS["cumprod_backward"]
-    return backward.invoke({**v, "dy": b, "x": a, "y": torch.ones_like(b)})
+    backward = torch.ops.gradplan.cumprod_backward
+    return backward(b, a, torch.ones_like(b), v["scan_axis"], v["reverse"])
 
 
 def _from_start(b: Any, a: Any, v: Values) -> Any:

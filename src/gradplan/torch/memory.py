@@ -1,4 +1,4 @@
-"""The memory of large outputs, kept for the next output of the same size.
+"""New tensors for kernels to write; the memory of large ones is kept for the next of that size.
 
 PyTorch gives the memory of a large tensor back to the system with the tensor, and gets it anew for
 the next one: cleared, page by page, which takes longer than most kernels (64 MiB: 5 to 10 ms, the
@@ -12,15 +12,18 @@ memory that the process may use and at most 1 GiB.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gradplan.memory import LARGE, use_large_pages
+from gradplan.torch.private import allocate, count_references
 from gradplan.vocabulary import InvalidProblem
 
 _VARIABLE = "GRADPLAN_KEPT_MEMORY"
@@ -29,7 +32,6 @@ _CONTAINER_LIMITS = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
-_users: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 
 
 class _Block:
@@ -52,7 +54,7 @@ class _Block:
 
         A storage has one Python object, which others may have as well.
         """
-        users = _users(self._storage._cdata) if _users is not None else 0
+        users = count_references(self._storage._cdata) if count_references is not None else 0
         return users, sys.getrefcount(self._storage)
 
     def tensor(self, shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Any:
@@ -70,7 +72,7 @@ class KeptMemory:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit if _users is not None else 0
+        self.limit = limit if count_references is not None else 0
         self._blocks: deque[_Block] = deque()
 
     def new(self, shape: Sequence[int], strides: Sequence[int], dtype: Any, size: int) -> Any:
@@ -142,3 +144,46 @@ def release_memory() -> None:
     >>> release_memory()
     """
     KEPT.release()
+
+
+class Output:
+    """A new tensor: contiguous, but strided as the input `like` if there is one."""
+
+    __slots__ = ("_arguments", "_like", "_size", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, like: int | None) -> None:
+        strides = tuple(math.prod(n or 1 for n in shape[i + 1 :]) for i in range(len(shape)))
+        self.shape = shape
+        self._arguments = shape, strides, dtype  # of `allocate`
+        self._size = math.prod(shape) * int(dtype.itemsize)  # in bytes
+        self._like = like
+
+    @property
+    def described(self) -> tuple[Any, ...]:
+        """For the fast path: `allocate` is enough for small contiguous ones."""
+        small = self._arguments if self._size < LARGE else None
+        return small, self.new, -1 if self._like is None else self._like
+
+    def new(self, inputs: Sequence[Any]) -> Any:
+        """One for a call with these inputs."""
+        if self._like is not None and not inputs[self._like].is_contiguous():
+            made = torch.empty_like(inputs[self._like])
+            use_large_pages(made.data_ptr(), self._size)
+            return made
+        if self._size < LARGE:
+            return allocate(*self._arguments)
+        made = KEPT.new(*self._arguments, self._size)
+        if made is None:
+            made = _allocated(*self._arguments)
+            use_large_pages(made.data_ptr(), self._size)
+            KEPT.keep(made)
+        return made
+
+
+def _allocated(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> Any:
+    try:
+        return allocate(shape, strides, dtype)
+    except RuntimeError:
+        if not KEPT.release():  # what was kept may be what is missing
+            raise
+    return allocate(shape, strides, dtype)

@@ -1,0 +1,86 @@
+#include "dispatcher.h"
+
+#include <algorithm>
+
+namespace gradplan {
+namespace {
+
+bool is_no(const Ref& answer) {
+  if (answer.get() == Py_False) return true;
+  const bool no = answer && PyObject_IsTrue(answer.get()) == 0;
+  if (!no) PyErr_Clear();
+  return no;
+}
+
+bool is_idle(const Dispatcher::Variable& variable) {
+  PyObject* const value = PyDict_GetItemWithError(variable.dictionary.get(), variable.name.get());
+  const bool idle =
+      value != nullptr && PyObject_RichCompareBool(value, variable.idle.get(), Py_EQ) == 1;
+  if (!idle) PyErr_Clear();
+  return idle;
+}
+
+}  // namespace
+
+Dispatcher::Question Dispatcher::Question::of(PyObject* function) {
+  const bool simple =
+      Py_TYPE(function) == &PyCFunction_Type && PyCFunction_GetFlags(function) == METH_NOARGS;
+  return {Ref::to(function), simple ? PyCFunction_GetFunction(function) : nullptr};
+}
+
+bool Dispatcher::Question::is_denied() const {
+  return is_no(Ref(in_c != nullptr ? in_c(PyCFunction_GetSelf(function.get()), nullptr)
+                                   : PyObject_CallNoArgs(function.get())));
+}
+
+bool Dispatcher::would_notice(PyObject* const* tensors, int count,
+                              const std::vector<int>& floats) const {
+  for (int i = 0; i < count; ++i) {
+    auto* const type = reinterpret_cast<PyObject*>(Py_TYPE(tensors[i]));
+    if (std::ranges::none_of(plain_types, [&](const Ref& plain) { return plain.get() == type; }))
+      return true;
+  }
+  for (const Question& question : questions)
+    if (!question.is_denied()) return true;
+  for (int i : floats)
+    if (!is_no(Ref(is_negated.in_c(tensors[i], nullptr)))) return true;
+  return !std::ranges::all_of(variables, is_idle);
+}
+
+bool Dispatcher::would_record(PyObject* const* tensors, const std::vector<int>& floats,
+                              std::span<PyObject*> needed) const {
+  bool any = false;
+  for (size_t k = 0; k < floats.size(); ++k) {
+    PyObject* const tensor = tensors[floats[k]];
+    const bool needs = !is_no(Ref(PyObject_GetAttr(tensor, requires_grad_.get())));
+    needed[k] = needs ? tensor : Py_None;
+    any = any || needs;
+  }
+  return any && !records.is_denied();
+}
+
+bool Dispatcher::parse(PyObject* described, Dispatcher& dispatcher) {
+  PyObject *plain_types, *questions, *variables, *is_negated, *records;
+  if (!PyArg_ParseTuple(described, "O!O!O!OO", &PyTuple_Type, &plain_types, &PyTuple_Type,
+                        &questions, &PyTuple_Type, &variables, &is_negated, &records))
+    return false;
+  dispatcher.plain_types = members(plain_types);
+  for (const Ref& question : members(questions))
+    dispatcher.questions.push_back(Question::of(question.get()));
+  dispatcher.is_negated = Question::of(is_negated);
+  dispatcher.records = Question::of(records);
+  if (dispatcher.is_negated.in_c == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "expected a tensor's own method, without arguments");
+    return false;
+  }
+  for (const Ref& variable : members(variables)) {
+    PyObject *dictionary, *name, *idle;
+    if (!PyArg_ParseTuple(variable.get(), "O!UO", &PyDict_Type, &dictionary, &name, &idle))
+      return false;
+    dispatcher.variables.push_back({Ref::to(dictionary), Ref::to(name), Ref::to(idle)});
+  }
+  dispatcher.requires_grad_ = Ref(PyUnicode_InternFromString("requires_grad"));
+  return bool(dispatcher.requires_grad_);
+}
+
+}  // namespace gradplan

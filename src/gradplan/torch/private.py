@@ -1,0 +1,108 @@
+"""The names of PyTorch that are not public, all of them, and what serves where one is missing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._functorch.autograd_function
+import torch.autograd.profiler
+from torch.autograd import forward_ad
+
+NAMES = {
+    # Without one of these there is no fast path.
+    "_C._len_torch_dispatch_stack": "is there a TorchDispatchMode",
+    "_C._is_torch_function_mode_enabled": "is there a TorchFunctionMode",
+    "_C._are_functorch_transforms_active": "is there a transform: vmap, grad, jvp",
+    "_C._is_tracing": "does torch.jit.trace record",
+    "autograd.forward_ad._current_level": "-1 outside of forward mode",
+    "autograd.profiler._is_profiler_enabled": "does a profiler record",
+    "Tensor.__dlpack_c_exchange_api__": "DLPack's table of functions; older tensors export slower",
+    # Without this one torch.empty_strided serves.
+    "_C._dynamo.guards._empty_strided_cpu": "allocates, in half the time",
+    # Without this one no memory is kept for coming outputs.
+    "_C._storage_Use_Count": "the number of references to a storage",
+    # Without this one gradients take longer.
+    "autograd.Function._backward_cls": "the node of the graph; its `apply` looks for `backward`",
+    # PyTorch's own torch.library.register_autograd is made of these.
+    "_C._AutoDispatchBelowAutograd": "the rest of the dispatcher, from an autograd kernel",
+    "_C._after_autograd_keyset": "which keys that is",
+    "_C._FunctionBase.apply": "Function.apply without its look for transforms around the call",
+    "_functorch.autograd_function.enable_single_level_autograd_function": "allows that",
+}
+"""What each is for."""
+
+
+def find(name: str) -> Any:
+    """What PyTorch calls that, or None."""
+    assert name in NAMES
+    try:
+        return functools.reduce(getattr, name.split("."), torch)
+    except AttributeError:
+        return None
+
+
+_QUESTIONS = (
+    "_C._len_torch_dispatch_stack",
+    "_C._is_torch_function_mode_enabled",
+    "_C._are_functorch_transforms_active",
+    "_C._is_tracing",
+)
+_VARIABLES = {
+    "autograd.forward_ad._current_level": -1,
+    "autograd.profiler._is_profiler_enabled": False,
+}
+"""With the value that each has if nothing is going on."""
+
+
+def _dispatcher() -> tuple[Any, ...] | None:
+    needed = (*_QUESTIONS, *_VARIABLES, "Tensor.__dlpack_c_exchange_api__")
+    if any(find(name) is None for name in needed):
+        return None
+    modules = {"forward_ad": forward_ad, "profiler": torch.autograd.profiler}
+    variables = []
+    for name, idle in _VARIABLES.items():
+        _, module, variable = name.split(".")
+        variables.append((vars(modules[module]), variable, idle))
+    return (
+        (torch.Tensor, torch.nn.Parameter),
+        tuple(find(name) for name in _QUESTIONS),
+        tuple(variables),
+        torch.empty(0).is_neg,  # the function behind it serves for all tensors
+        torch.is_grad_enabled,
+    )
+
+
+DISPATCHER = _dispatcher()
+"""How the fast path finds out what the dispatcher would notice; None if it cannot."""
+
+
+def _empty_strided(shape: Any, strides: Any, dtype: torch.dtype) -> Any:
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
+
+
+allocate: Callable[..., Any] = find("_C._dynamo.guards._empty_strided_cpu") or _empty_strided
+"""A tensor from its shape, strides and element type; what compiled code allocates with."""
+
+count_references: Callable[[int], int] | None = find("_C._storage_Use_Count")
+"""Of a storage's address."""
+
+BelowAutograd = find("_C._AutoDispatchBelowAutograd")
+KEYS_AFTER_AUTOGRAD = find("_C._after_autograd_keyset")
+allow_function = find("_functorch.autograd_function.enable_single_level_autograd_function")
+
+
+def is_forward_mode() -> bool:
+    """Is this inside of `forward_ad.dual_level`, or of jvp?"""
+    return bool(forward_ad._current_level >= 0)
+
+
+def plain_apply(function: Any) -> Callable[..., Any]:
+    """`function.apply` for callers that know of no transform around the call, or of one level."""
+    node = getattr(function, "_backward_cls", None)
+    if node is not None:
+        node.apply = function.backward
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
+    return apply
