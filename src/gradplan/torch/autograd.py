@@ -88,7 +88,9 @@ class OfForward(Derivative):
     """Of an operator whose op declares a gradient."""
 
     def __init__(self, operator: Operator) -> None:
-        super().__init__(operator, operator, _sibling(operator, OPS[str(operator.op.gradient_name)]))
+        super().__init__(
+            operator, operator, _sibling(operator, OPS[str(operator.op.gradient_name)])
+        )
         self.target = self.backward
         reads = {t.name for t in self.backward.tensors}
         self.saved = frozenset(reads.difference(self.gradient.cotangents))
@@ -117,9 +119,7 @@ class OfBackward(Derivative):
     def __init__(self, operator: Operator, forward: Operator) -> None:
         super().__init__(operator, forward, operator)
         self.target = forward
-        self.saved = frozenset(
-            t.name for t in operator.tensors if t.index or self.rule is not None
-        )
+        self.saved = frozenset(t.name for t in operator.tensors if t.index or self.rule is not None)
 
     def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
         given = dict(zip(self.inputs, grads, strict=True))

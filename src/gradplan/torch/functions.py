@@ -17,7 +17,7 @@ import torch
 
 import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
 from gradplan.declaration import Tensor
-from gradplan.offers import Offer, Offers
+from gradplan.offers import TORCH, Offer, Offers
 from gradplan.signatures import Parameter
 from gradplan.torch.operators import OPERATORS, Operator
 from gradplan.vocabulary import FLOATS, Bounds, IndexOutOfRange, InvalidProblem, Unsupported
@@ -206,5 +206,5 @@ def _make(offer: Offer) -> Callable[..., Any]:
     return offer.compile(body, __name__, call=call, **fast)
 
 
-OFFERS = Offers("torch", globals(), _make, tensor="torch.Tensor", axis="dim")
+OFFERS = Offers(TORCH, globals(), _make)
 OPERATORS.make_all()  # gradients and variants, for whoever looks at torch.ops.gradplan
