@@ -129,6 +129,7 @@ def compared(library: Library) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_peers_compute_the_same(peer: Library) -> None:
     pytest.importorskip(peer.name)
@@ -252,6 +253,7 @@ def test_a_document_without_marks(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert path.read_text() == "nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_board")
 def test_interruption_leaves_no_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
