@@ -194,6 +194,7 @@ def test_memory_that_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
 # The command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_board")
 def test_the_command_writes_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document = tmp_path / "performance.md"

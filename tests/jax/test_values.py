@@ -212,6 +212,7 @@ def test_kernels_run_without_python() -> None:
     assert "callback" not in text
 
 
+@pytest.mark.slow
 def test_many_problems_share_the_targets() -> None:
     for n in range(1, 12):
         gpj.cumsum(jnp.ones(n))
