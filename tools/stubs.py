@@ -1,4 +1,4 @@
-"""Writes src/gradplan/functional.pyi and plans.pyi from the declarations.
+"""Writes the stubs of everything that is made from the declarations: plans, functions, bridges.
 
 python tools/stubs.py            write them
 python tools/stubs.py --check    exit with 1 if they are not current
@@ -7,6 +7,7 @@ python tools/stubs.py --check    exit with 1 if they are not current
 from __future__ import annotations
 
 import enum
+import inspect
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ sys.path.insert(0, str(SOURCE))  # the declarations of this checkout, installed 
 from gradplan import functional, plans, vocabulary  # noqa: E402
 from gradplan.declaration import OPS, FieldInfo, Op, Tensor  # noqa: E402
 from gradplan.declaration.fields import Word  # noqa: E402
+from gradplan.offers import JAX, TORCH, Bridge, Offer, offers_of  # noqa: E402
 from gradplan.signatures import Parameter, Signature, docstring  # noqa: E402
 
 _WIDTH = 100
@@ -150,6 +152,60 @@ def plans_stub() -> str:
     return "".join(parts)
 
 
+def _value(default: object) -> str:
+    return f'"{default}"' if isinstance(default, str) else repr(default)
+
+
+def _offered(offer: Offer) -> str:
+    """A function of a bridge."""
+    arguments, by_name = [], False
+    for p in offer.parameters:
+        if p.kind is p.KEYWORD_ONLY and not by_name:
+            arguments.append("*")
+            by_name = True
+        default = "" if p.default is p.empty else f" = {_value(p.default)}"
+        arguments.append(f"{p.name}: {p.annotation}{default}")
+    declared = _call(f"def {offer.name}", arguments, offer.returns)
+    doc = textwrap.indent(offer.doc(), "    ", lambda line: bool(line.strip()))
+    made = declared.replace(": ...\n", f':\n    """{doc.strip()}\n    """\n\n')
+    return made + "".join(f"{alias} = {offer.name}\n\n" for alias in offer.like.aliases)
+
+
+def bridge_stub(bridge: Bridge, imports: Sequence[str]) -> str:
+    offers = [offer for op in OPS.values() for offer in offers_of(bridge, op)]
+    names = sorted(name for o in offers for name in (o.name, *o.like.aliases))
+    text = "".join(map(_offered, offers))
+    typing = [n for n in ("Any", "Literal", "SupportsFloat", "SupportsIndex") if n in text]
+    words = sorted(w for w in vocabulary.__all__ if f": {w} |" in text)
+    lines = [
+        _NOTE,
+        f"from typing import {', '.join(typing)}\n\n",
+        *(f"{line}\n" for line in imports),
+        "\nfrom gradplan.offers import Offers\n",
+        f"from gradplan.vocabulary import {', '.join(words)}\n\n",
+        "OFFERS: Offers\n",
+        "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n\n",
+    ]
+    return "".join(lines) + text.rstrip() + "\n"
+
+
+def modules_stub() -> str:
+    parts = [_NOTE, "from typing import SupportsIndex\n\nimport torch\n"]
+    for offer in (o for op in OPS.values() for o in offers_of(TORCH, op)):
+        record = offer.like.module
+        if record is None:
+            continue
+        parts.append(f"\nclass {record.name}(torch.nn.{record.base or 'Module'}):\n")
+        doc = textwrap.indent(inspect.cleandoc(record.doc), "    ", lambda s: bool(s.strip()))
+        parts.append(f'    """{doc.strip()}\n    """\n\n')
+        if not record.base:
+            options = [p for p in offer.parameters if p.default is not p.empty]
+            given = [f"{p.name}: {p.annotation} = {_value(p.default)}" for p in options]
+            parts.append(_call("    def __init__", ["self", *given], "None"))
+        parts.append(_call("    def forward", ["self", "*tensors: torch.Tensor"], offer.returns))
+    return "".join(parts)
+
+
 def write(files: Mapping[Path, str]) -> int:
     """Writes what is not current; with `--check` only says so and returns 1."""
     check = "--check" in sys.argv
@@ -163,5 +219,13 @@ def write(files: Mapping[Path, str]) -> int:
 
 if __name__ == "__main__":
     package = SOURCE / "gradplan"
-    stubs = {"functional.pyi": functional_stub(), "plans.pyi": plans_stub()}
+    stubs = {
+        "functional.pyi": functional_stub(),
+        "plans.pyi": plans_stub(),
+        "torch/functions.pyi": bridge_stub(TORCH, ["import torch"]),
+        "torch/nn.pyi": modules_stub(),
+        "jax/functions.pyi": bridge_stub(
+            JAX, ["from jax import Array", "from jax.typing import ArrayLike"]
+        ),
+    }
     sys.exit(write({package / name: text for name, text in stubs.items()}))

@@ -159,8 +159,8 @@ PyObject* add(PyObject* self, PyObject* const* given, Py_ssize_t count) try {
   DLTensor seen[kMaxTensors];
   Call call(given + 1 + path->inputs, path->options);
   if (!look_at(*path, given + 1, seen, call)) Py_RETURN_NONE;
-  Ref launch = given[0] == Py_None ? Ref::to(Py_None)
-                                   : Launch::parse(given[0], path->inputs, path->outputs);
+  Ref launch =
+      given[0] == Py_None ? Ref::to(Py_None) : Launch::parse(given[0], path->inputs, path->outputs);
   if (!launch || !path->cache.add(call, launch.get())) return nullptr;
   Py_RETURN_NONE;
 } catch (const std::bad_alloc&) {
@@ -198,8 +198,10 @@ bool parse(PyObject* arguments, FastPath& path) {
   path.apply = Ref::to(apply);
   if (path.inputs < 1 || path.options < 0 || path.outputs < 1 ||
       path.inputs + path.outputs > kMaxTensors || path.inputs + path.options > kMaxArguments) {
-    PyErr_Format(PyExc_ValueError, "expected at most %d tensors, an output among them, and %d "
-                 "arguments", kMaxTensors, kMaxArguments);
+    PyErr_Format(PyExc_ValueError,
+                 "expected at most %d tensors, an output among them, and %d "
+                 "arguments",
+                 kMaxTensors, kMaxArguments);
     return false;
   }
   return parse_positions(floats, path.inputs, path.floats) &&
@@ -229,12 +231,10 @@ PyMethodDef method(const char* name, F* function, int flags) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), flags, nullptr};
 }
 
-PyMethodDef kMethods[] = {method("call", call, METH_FASTCALL),
-                          method("call_backward", call_backward, METH_FASTCALL),
-                          method("run", run, METH_FASTCALL),
-                          method("add", add, METH_FASTCALL),
-                          method("clear", clear, METH_NOARGS),
-                          {nullptr, nullptr, 0, nullptr}};
+PyMethodDef kMethods[] = {
+    method("call", call, METH_FASTCALL), method("call_backward", call_backward, METH_FASTCALL),
+    method("run", run, METH_FASTCALL),   method("add", add, METH_FASTCALL),
+    method("clear", clear, METH_NOARGS), {nullptr, nullptr, 0, nullptr}};
 PyType_Slot kTypeSlots[] = {{Py_tp_new, reinterpret_cast<void*>(make)},
                             {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                             {Py_tp_methods, kMethods},

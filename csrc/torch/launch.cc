@@ -41,7 +41,8 @@ Ref new_output(const Output& output, PyObject* allocate, PyObject* const* inputs
 }  // namespace
 
 Launch::Outcome Launch::run(const Tensors& tensors, PyObject* allocate, PyObject* const* inputs,
-                            int count, DLTensor* seen, PyObject* const* wanted, Ref& results) const {
+                            int count, DLTensor* seen, PyObject* const* wanted,
+                            Ref& results) const {
   TVMFFIAny arguments[kMaxTensors] = {};
   auto pass = [&](int i) {
     arguments[i].type_index = kTVMFFIDLTensorPtr;
@@ -52,7 +53,8 @@ Launch::Outcome Launch::run(const Tensors& tensors, PyObject* allocate, PyObject
   if (!results) return Outcome::kError;
   for (int i = 0; i < int(outputs.size()); ++i) {
     const bool left_out = wanted != nullptr && wanted[i] == Py_False;  // the argument is None, too
-    Ref result = left_out ? Ref::to(Py_None) : new_output(outputs[i], allocate, inputs, count, seen);
+    Ref result =
+        left_out ? Ref::to(Py_None) : new_output(outputs[i], allocate, inputs, count, seen);
     if (!result) return Outcome::kError;
     if (!left_out) {
       if (!tensors.look_at(result.get(), seen[count + i])) return Outcome::kRefused;

@@ -23,8 +23,8 @@ def bind_axes(name: str, op: Op, shapes: Sequence[tuple[Tensor, Shape]]) -> dict
     Axes that follow from others are left to `check_derived`, which knows the descriptor.
     """
     bound: dict[str, Shape] = {}
-    # A tensor with two packs (dout [..., ...]) waits until another one (indices) has bound one; what
-    # is optional has to fit the rest.
+    # A tensor with two packs (dout [..., ...]) waits until another one (indices) has bound one, and
+    # what is optional has to fit the rest.
     waiting = sorted(
         shapes, key=lambda item: (item[0].optional, len(op.packs.intersection(item[0].axes)))
     )

@@ -13,8 +13,8 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from gradplan.engines import BoundKernel
 from gradplan.declaration import Op, Operand, Role
+from gradplan.engines import BoundKernel
 from gradplan.tensors import CALL_GLOBALS, READERS, TORCH, WRITERS, framework_of, tensor_name
 from gradplan.vocabulary import Error, InvalidProblem
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gradplan.declaration import OPS, AxisRole, Descriptor, Function, Op, Role, Tensor, TensorAxis
+from gradplan.declaration import AxisRole, Descriptor, Function, Op, Role, Tensor, TensorAxis
 from gradplan.plan import plan_class
 from gradplan.vocabulary import INDICES, Bounds, ElementKind, PlanPreference
 
@@ -251,7 +251,7 @@ def axis_sizes(op: Op, count: int, extent: int, width: int) -> dict[str, int]:
     point to members.
     """
     sizes = dict.fromkeys(op.sizes_with_role(AxisRole.FEATURES), width)
-    members = set()
+    members: set[str] = set()
     for t in op.tensors:
         if t.index:
             members.update({t.into} if t.pointers else t.axes)

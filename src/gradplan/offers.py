@@ -6,8 +6,9 @@ What is the same for PyTorch and JAX. How a call goes on from there is the bridg
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradplan.declaration import OPS, Function, Like, Op, Tensor, for_every_op
 from gradplan.signatures import Parameter, Signature, argument_doc, signature_of
@@ -34,20 +35,36 @@ def gradient_parameters(signature: Signature) -> list[Parameter]:
     return [p for p in sibling.parameters if p.info.name not in known]
 
 
+class Bridge(NamedTuple):
+    """The words of a framework."""
+
+    name: str
+    """The field of `Function` that has its record."""
+    takes: str
+    """The type of its arrays as arguments."""
+    gives: str
+    """The type of its arrays as results."""
+    axis: str
+    """What it calls an axis."""
+
+
+TORCH = Bridge("torch", "torch.Tensor", "torch.Tensor", "dim")
+JAX = Bridge("jax", "ArrayLike", "Array", "axis")
+
+
 class Offer:
     """A function and its record: everything that follows from the two.
 
-    `tensor` is what the framework calls its arrays, `axis` what it calls an axis. Options that only
-    the gradient has are offered by name, unless the record says what they are.
+    Options that only the gradient has are offered by name, unless the record says what they are.
     """
 
-    def __init__(self, op: Op, function: Function, like: Like, *, tensor: str, axis: str) -> None:
+    def __init__(self, bridge: Bridge, op: Op, function: Function, like: Like) -> None:
         self.op = op
         self.like = like
-        self.tensor = tensor
+        self.bridge = bridge
         self.name = like.name or function.name
         self.signature = signature_of(op, function.name)
-        self.names = {axis: "axis", **like.names}
+        self.names = {bridge.axis: "axis", **like.names}
         """The bridge's names of arguments, and the function layer's where those differ."""
         extra = [p for p in gradient_parameters(self.signature) if p.name not in like.defaults]
         known = {**dict(self.signature.arguments), **{p.name: p for p in extra}}
@@ -83,7 +100,7 @@ class Offer:
         what = self.meaning(parameter.name)
         if what is None:
             return "bool" if parameter.name in self.like.chooses else "Any"
-        kind = self.tensor if isinstance(what, Tensor) else what.info.field.accepts
+        kind = self.bridge.takes if isinstance(what, Tensor) else what.info.field.accepts
         may_be_none = parameter.default is None and "None" not in kind
         return f"{kind} | None" if may_be_none else kind
 
@@ -91,7 +108,9 @@ class Offer:
     def returns(self) -> str:
         """The type of the result."""
         count = len(self.signature.outputs)
-        return f"tuple[{', '.join([self.tensor] * count)}]" if count > 1 else self.tensor
+        return (
+            f"tuple[{', '.join([self.bridge.gives] * count)}]" if count > 1 else self.bridge.gives
+        )
 
     def compile(self, body: str, module: str, **context: Any) -> Callable[..., Any]:
         """The Python function with this signature and `body`."""
@@ -114,12 +133,8 @@ class Offer:
         summary, mark, examples = written.partition(">>>")
         lines = [summary.rstrip()]
         if self.like.peer and self.like.peer not in summary:
-            lines += [
-                "",
-                f"Replaces `{self.like.peer}`"
-                + f"; {self.like.differs}." * bool(self.like.differs)
-                + "." * (not self.like.differs),
-            ]
+            differs = f"; {self.like.differs}" if self.like.differs else ""
+            lines += ["", textwrap.fill(f"Replaces `{self.like.peer}`{differs}.", 92)]
         lines += ["", "Args:", *(f"    {p.name}: {self._says(p)}" for p in self.parameters)]
         lines += ["", "Returns:", f"    {'; '.join(t.doc for t in self.signature.outputs)}"]
         return "\n".join([*lines, "", mark + examples]).rstrip() + "\n"
@@ -140,6 +155,14 @@ _BRIDGE_ARGUMENTS = {"dtype": "an element type to convert to first"}
 """What bridges know besides the declarations."""
 
 
+def offers_of(bridge: Bridge, op: Op) -> list[Offer]:
+    """What a bridge offers of an op: nothing of a gradient, or before its gradient is there."""
+    if op.forwards() or (op.gradient_name is not None and op.gradient_name not in OPS):
+        return []
+    likes = [(function, getattr(function, bridge.name)) for function in op.functions]
+    return [Offer(bridge, op, function, like) for function, like in likes if like is not None]
+
+
 class Offers:
     """The functions of one bridge in its module, those of ops that are yet to come included.
 
@@ -149,27 +172,20 @@ class Offers:
 
     def __init__(
         self,
-        bridge: str,
+        bridge: Bridge,
         module: dict[str, Any],
         make: Callable[[Offer], Callable[..., Any]],
-        *,
-        tensor: str,
-        axis: str,
     ) -> None:
         self.bridge = bridge
         self.module = module
         self.make = make
-        self.words = {"tensor": tensor, "axis": axis}
         self.offered: dict[str, Offer] = {}
         for_every_op(self._add)
 
     def _add(self, op: Op) -> None:
         for changed in {op, *op.forwards()}:
-            ready = changed.gradient_name is None or changed.gradient_name in OPS
-            for function in changed.functions:
-                like: Like | None = getattr(function, self.bridge)
-                if like is not None and ready and not changed.forwards():
-                    self._offer(Offer(changed, function, like, **self.words))
+            for offer in offers_of(self.bridge, changed):
+                self._offer(offer)
         if op.gradient_name in OPS:
             for gradient in OPS[op.gradient_name].functions:
                 self.offered.pop(gradient.name, None)

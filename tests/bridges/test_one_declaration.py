@@ -61,7 +61,7 @@ torch.autograd.gradgradcheck(gpt.neighbour_product, (leaf,))
 assert torch.func.vmap(gpt.neighbour_product)(t).tolist() == y.tolist()
 compiled = torch.compile(lambda z: gpt.neighbour_product(z).sum(), fullgraph=True, backend="eager")
 assert float(compiled(t)) == y.sum()
-assert "neighbour_product" in gpt.__all__ and "neighbour_product_backward" not in gpt.__all__
+assert not hasattr(gpt, "neighbour_product_backward")  # its operator is there, for autograd
 """
 
 JAX = """

@@ -36,7 +36,7 @@ from gradplan.declaration.fields import (
     Word,
 )
 from gradplan.engines import BoundKernel, Engine, cpu, registered
-from gradplan.functional import make_function
+from gradplan.functions import make_function
 from gradplan.plan import plan_class
 from gradplan.reference import FUNCTIONS
 from gradplan.signatures import Signature

@@ -8,10 +8,10 @@ from typing import Any
 from gradplan.bench.board import functions
 from gradplan.bench.peers import Call
 from gradplan.declaration import Function, Like, Op, Peer
-from gradplan.offers import Offer
+from gradplan.offers import JAX, TORCH, Offer
 from gradplan.signatures import Parameter
 
-_AXES = {"torch": "dim", "jax": "axis"}
+_BRIDGES = {bridge.name: bridge for bridge in (TORCH, JAX)}
 
 
 def offer_of(bridge: str, op: Op, function: Function) -> Offer | None:
@@ -19,7 +19,7 @@ def offer_of(bridge: str, op: Op, function: Function) -> Offer | None:
     like: Like | None = getattr(function, bridge)
     if like is None or op.forwards():
         return None
-    return Offer(op, function, like, tensor="Any", axis=_AXES[bridge])
+    return Offer(_BRIDGES[bridge], op, function, like)
 
 
 def bridge_peer(bridge: str, op: Op, function: Function) -> Peer | None:

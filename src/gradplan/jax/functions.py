@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from gradplan.functional import SIGNATURES
 from gradplan.jax.calls import Callee, largest_plus_one
-from gradplan.offers import Offer, Offers
+from gradplan.offers import JAX, Offer, Offers
 
 __all__: list[str] = []
 
@@ -49,4 +49,4 @@ def _make(offer: Offer) -> Callable[..., Any]:
     return offer.compile(body, __name__, call=_Calls(offer), jax=jax, jnp=jnp)
 
 
-OFFERS = Offers("jax", globals(), _make, tensor="Array", axis="axis")
+OFFERS = Offers(JAX, globals(), _make)

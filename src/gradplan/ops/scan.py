@@ -294,7 +294,7 @@ SCAN = Op(
             >>> x.grad
             tensor([ 1., 12.,  0.])
             """,
-            jax="""Running product along an axis, as `jax.lax.cumprod`. Gradients are right with zeros.
+            jax="""Running product, as `jax.lax.cumprod`. Gradients are right with zeros.
 
             >>> cumprod(jnp.float32([[1, 2], [3, 4]]))
             Array([[1., 2.],

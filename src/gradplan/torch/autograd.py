@@ -88,7 +88,9 @@ class OfForward(Derivative):
     """Of an operator whose op declares a gradient."""
 
     def __init__(self, operator: Operator) -> None:
-        super().__init__(operator, operator, _sibling(operator, OPS[str(operator.op.gradient_name)]))
+        super().__init__(
+            operator, operator, _sibling(operator, OPS[str(operator.op.gradient_name)])
+        )
         self.target = self.backward
         reads = {t.name for t in self.backward.tensors}
         self.saved = frozenset(reads.difference(self.gradient.cotangents))
@@ -117,9 +119,7 @@ class OfBackward(Derivative):
     def __init__(self, operator: Operator, forward: Operator) -> None:
         super().__init__(operator, forward, operator)
         self.target = forward
-        self.saved = frozenset(
-            t.name for t in operator.tensors if t.index or self.rule is not None
-        )
+        self.saved = frozenset(t.name for t in operator.tensors if t.index or self.rule is not None)
 
     def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
         given = dict(zip(self.inputs, grads, strict=True))
@@ -215,15 +215,14 @@ def _make_recorder(derivative: Derivative) -> Recorder:
         }
         return derivative.push(v, given)
 
-    plain = isinstance(derivative, OfForward) and _is_plain(derivative, layout)
-    backward = (_first_order if plain else _any_order)(derivative, layout)
-    methods = {"forward": forward, "backward": backward, "jvp": jvp}
+    backward = _backward_by_position(derivative, layout) or _backward_by_name(derivative, layout)
+    methods: dict[str, Callable[..., Any]] = {"forward": forward, "backward": backward, "jvp": jvp}
     members = {name: staticmethod(method) for name, method in methods.items()}
     function = type(f"gradplan_{operator.name}", (torch.autograd.Function,), members)
     return Recorder(private.plain_apply(function), layout.saved_options, layout.kept)
 
 
-def _any_order(derivative: Derivative, layout: Layout) -> Backward:
+def _backward_by_name(derivative: Derivative, layout: Layout) -> Backward:
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         v = dict(zip(layout.options, ctx.options, strict=True))
         v |= zip(layout.tensors, ctx.saved_tensors, strict=True)
@@ -234,39 +233,31 @@ def _any_order(derivative: Derivative, layout: Layout) -> Backward:
     return backward
 
 
-def _is_plain(derivative: OfForward, layout: Layout) -> bool:
-    """Whether gradients, saved tensors and options are the backward's arguments as they come."""
+def _backward_by_position(derivative: Derivative, layout: Layout) -> Backward | None:
+    """The same for a first derivative, without names, which take longer than the rest.
+
+    If what is at hand are its arguments in their order, and its results the inputs' gradients.
+    """
+    if not isinstance(derivative, OfForward):
+        return None
     given = [*derivative.cotangents, *layout.tensors, *layout.options]
-    names = derivative.backward.names
     outputs = [derivative.gradient.cotangents[name] for name in derivative.cotangents]
-    return (
-        given[: len(names)] == names
-        and derivative.inputs == layout.floats
-        and outputs == layout.outputs
-    )
-
-
-def _first_order(derivative: Derivative, layout: Layout) -> Backward:
-    """The same without names, which take longer than the rest."""
-    target = derivative.backward
+    target = derivative.target
     count = len(target.names)
-    several = len(layout.floats) > 1
+    if given[:count] != target.names or outputs != layout.outputs:
+        return None
+    if derivative.inputs != layout.floats:
+        return None
+    fast = target.ways.backward
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        arguments = (grads + ctx.saved_tensors + ctx.options)[:count]
-        # Of several gradients only those that are asked for, where the kernel can leave one out.
-        wanted = ctx.needs_input_grad[1:] if several else ()
-        results = fast(*arguments, *wanted)
-        if results is None:
-            results = target.overload(*arguments)
-            if several:
-                results = [x if want else None for x, want in zip(results, wanted, strict=True)]
-        return (None, *results) if several else (None, results)
-
-    def fast(*arguments: Any) -> Any:
-        nonlocal fast
-        fast = target.fast  # which is not there before all operators are registered
-        return fast(*arguments)
+        kept = ctx.saved_tensors if layout.kept else ()
+        made = fast(grads, kept, ctx.options, ctx.needs_input_grad)
+        if made is not None:
+            return made
+        results = _as_tuple(target.overload(*(grads + kept + ctx.options)[:count]))
+        needed = zip(results, ctx.needs_input_grad[1:], strict=True)
+        return (None, *(x if needs else None for x, needs in needed))
 
     return backward
 
@@ -275,7 +266,8 @@ def _refuse_gradient(name: str, *arguments: Any) -> Any:
     raise Unsupported(f"{name}: no gradient is declared; detach its inputs")
 
 
-def _recorder_for(operator: Operator) -> Recorder:
+def recorder_for(operator: Operator) -> Recorder:
+    """How derivatives of an operator are recorded."""
     forward = _forward_of(operator)
     if operator.op.gradient is not None:
         return _make_recorder(OfForward(operator))
@@ -287,7 +279,6 @@ def _recorder_for(operator: Operator) -> Recorder:
 
 def register(operator: Operator) -> None:
     """Tells PyTorch how to differentiate an operator."""
-    operator.recorder = recorder = _recorder_for(operator)
     count = len(operator.tensors)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
@@ -299,7 +290,7 @@ def register(operator: Operator) -> None:
         needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in floats)
         if not needed and not forward_mode:
             return result
-        results = _as_tuple(result)
+        recorder, results = operator.recorder, _as_tuple(result)
         everything = (*arguments[:count], *results)
         kept = tuple(everything[i] for i in recorder.kept)
         made = results, recorder.options(arguments), kept, everything if forward_mode else None

@@ -42,7 +42,7 @@ def _native() -> type[FastPath] | None:
     return FastPath
 
 
-NATIVE = _native() if private.dispatcher() is not None else None
+NATIVE = _native() if private.DISPATCHER is not None else None
 """None where it is missing: then everything goes through the dispatcher."""
 
 
@@ -65,12 +65,11 @@ def make_fast_path(
 
     None if there is no such way here.
     """
-    dispatcher = private.dispatcher()
-    if NATIVE is None or dispatcher is None:
+    if NATIVE is None or private.DISPATCHER is None:
         return None
     made = NATIVE(
         torch.Tensor,
-        dispatcher,
+        private.DISPATCHER,
         private.allocate,
         recorder.apply,
         tuple(floats),
@@ -99,12 +98,14 @@ class Ways(NamedTuple):
     fast: Callable[..., Any]
     """The result, or None: then it is for the dispatcher."""
     backward: Callable[..., tuple[Any, ...] | None]
-    """The same for a Function's `backward`."""
+    """The same for a Function's `backward`: of the gradients of the outputs, the tensors that were
+    kept, the options and `needs_input_grad`."""
     call: Callable[..., Any]
     """The result, from whoever has it."""
 
 
-def ways(path: FastPath | None, overload: Callable[..., Any]) -> Ways:
+def make_ways(path: FastPath | None, overload: Callable[..., Any]) -> Ways:
+    """Those of an operator."""
     if path is None:
         return Ways(lambda *arguments: None, lambda *tuples: None, overload)
     ask, ask_backward = path.call, path.call_backward
@@ -112,8 +113,8 @@ def ways(path: FastPath | None, overload: Callable[..., Any]) -> Ways:
     def fast(*arguments: Any) -> Any:
         return None if _is_compiling() else ask(*arguments)
 
-    def backward(*tuples: Any) -> Any:
-        return None if _is_compiling() else ask_backward(*tuples)
+    def backward(grads: Any, kept: Any, options: Any, needed: Any) -> Any:
+        return None if _is_compiling() else ask_backward(grads, kept, options, needed)
 
     def call(*arguments: Any) -> Any:
         result = None if _is_compiling() else ask(*arguments)

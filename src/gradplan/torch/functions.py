@@ -9,7 +9,6 @@ functions.pyi, which `make stubs` writes.
 from __future__ import annotations
 
 import functools
-import math
 import operator as _operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 
 import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
 from gradplan.declaration import Tensor
-from gradplan.offers import Offer, Offers
+from gradplan.offers import TORCH, Offer, Offers
 from gradplan.signatures import Parameter
 from gradplan.torch.operators import OPERATORS, Operator
 from gradplan.vocabulary import FLOATS, Bounds, IndexOutOfRange, InvalidProblem, Unsupported
@@ -45,25 +44,25 @@ class _Call:
         self.first = self._outer(offer.signature.first.function_name)
         self.constants = {
             p.name: offer.like.defaults.get(p.name, p.default)
-            for p in self.operator("").options
+            for p in self.operators[""].options
             if self._outer(p.name) not in shown
         }
 
     def _outer(self, name: str) -> str:
         return self.outer.get(name, name)
 
-    @functools.cache  # noqa: B019  (lives as long as its function)
-    def operator(self, flag: str) -> Operator:
-        """The operator, or the one that a flag chooses."""
+    @functools.cached_property
+    def operators(self) -> dict[str, Operator]:
+        """The operator, and those that flags choose instead, by flag."""
         like = self.offer.like
-        function = self.offer.signature.function.name
-        return OPERATORS[like.chooses[flag] if flag else like.operator or function]
+        names = {"": like.operator or self.offer.signature.function.name, **like.chooses}
+        return {flag: OPERATORS[name] for flag, name in names.items()}
 
     def arguments(self, flag: str = "") -> list[str]:
         """The operator's arguments as expressions over the names here."""
         return [
             repr(self.constants[name]) if name in self.constants else self._outer(name)
-            for name in self.operator(flag).arguments
+            for name in self.operators[flag].arguments
         ]
 
     def __call__(self, **values: Any) -> Any:
@@ -81,7 +80,7 @@ class _Call:
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
-        operator = self.operator(flag)
+        operator = self.operators[flag]
         given = [
             self.constants[name] if name in self.constants else values[self._outer(name)]
             for name in operator.arguments
@@ -178,7 +177,9 @@ def _expanded(x: Any, shape: Sequence[int], repeat: Callable[..., Any]) -> Any:
     new = [i for i, n in enumerate(shape) if x.shape[i] == 1 and n != 1]
     old = [i for i in range(len(shape)) if i not in new]
     rows = x.permute(*new, *old).reshape(1, *(x.shape[i] for i in old))
-    copies = math.prod(shape[i] for i in new)
+    copies = 1
+    for i in new:  # sizes that are symbols while compiling
+        copies *= shape[i]
     ids = torch.zeros(copies, dtype=torch.int64, device=x.device)
     made = repeat(rows, ids, Bounds.SKIP.value)
     order = new + old
@@ -190,10 +191,10 @@ def _make(offer: Offer) -> Callable[..., Any]:
     """The function. The fast path knows calls as there have been: what was checked then still
     holds. It gives None for others, whatever their arguments are."""
     call = _Call(offer)
-    fast = {"fast": call.operator("").fast}
+    fast = {"fast": call.operators[""].ways.fast}
     chosen = "fast"
     for number, flag in enumerate(offer.like.chooses):
-        fast[f"fast_{number}"] = call.operator(flag).fast
+        fast[f"fast_{number}"] = call.operators[flag].ways.fast
         chosen = f"(fast_{number} if {flag} else {chosen})"
     names = [p.name for p in offer.parameters]
     condition = "dtype is None and " if "dtype" in names else ""
@@ -205,5 +206,5 @@ def _make(offer: Offer) -> Callable[..., Any]:
     return offer.compile(body, __name__, call=call, **fast)
 
 
-OFFERS = Offers("torch", globals(), _make, tensor="torch.Tensor", axis="dim")
+OFFERS = Offers(TORCH, globals(), _make)
 OPERATORS.make_all()  # gradients and variants, for whoever looks at torch.ops.gradplan

@@ -17,10 +17,11 @@ import torch
 
 from gradplan import functional
 from gradplan.binding import bind_axes, unpacked_shape
-from gradplan.declaration import Kind, Like, Tensor
+from gradplan.declaration import OPS, Kind, Like, Op, Tensor, for_every_op
+from gradplan.functions import prepare
 from gradplan.offers import own_parameters
 from gradplan.signatures import Signature
-from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, ways
+from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
 from gradplan.torch.memory import Output
 from gradplan.vocabulary import ElementKind, InvalidProblem
 
@@ -48,8 +49,6 @@ class Operator:
         """The position of the tensor whose element type is the problem's."""
         self.differentiable = [i for i, t in enumerate(self.tensors) if t.differentiable]
         self.overload = self._define()
-        self.recorder: Recorder
-        """Comes from autograd.py."""
 
     @functools.cached_property
     def arguments(self) -> list[str]:
@@ -109,9 +108,7 @@ class Operator:
         kind = ElementKind.from_dtype_name(str(element).removeprefix("torch."))
         if kind is None:  # for the kernel to refuse
             return [element for _ in self.outputs]
-        return [
-            getattr(torch, t.kind.elements(kind, new=True)[0].dtype_name) for t in self.outputs
-        ]
+        return [getattr(torch, t.kind.elements(kind, new=True)[0].dtype_name) for t in self.outputs]
 
     # The operator
 
@@ -181,11 +178,14 @@ class Operator:
         outputs = self._new_outputs(arguments, self.output_shapes(arguments))
         # Tensors with gradients are refused by `__dlpack__`, which older ones export by.
         inputs = [None if x is None else x.detach() for x in arguments[: len(self.tensors)]]
-        out = [o.new(inputs) for o in outputs] if inputs[self.first].is_cpu else None
+        on_cpu = arguments[self.first].is_cpu
+        out: Any = [o.new(inputs) for o in outputs] if on_cpu else None
+        out = out[0] if out is not None and len(out) == 1 else out
         function = getattr(functional, self.function.name)
         named = dict(zip((t.function_name for t in self.tensors), inputs, strict=True))
-        named |= dict(zip((p.name for p in self.signature.parameters), self._values(arguments)))
-        return function(**named, out=out[0] if out is not None and len(out) == 1 else out)
+        options = zip(self.signature.parameters, self._values(arguments), strict=True)
+        named |= {p.name: value for p, value in options}
+        return function(**named, out=out)
 
     def _new_outputs(self, arguments: Sequence[Any], shapes: Sequence[Any]) -> list[Output]:
         dtypes = self.output_dtypes(arguments[self.first].dtype)
@@ -211,9 +211,21 @@ class Operator:
         self.check(arguments)
         shapes = self.output_shapes(arguments)
         inputs = arguments[: len(self.tensors)]
-        return functional.prepare(self.signature, inputs, self._values(arguments)), shapes
+        return prepare(self.signature, inputs, self._values(arguments)), shapes
 
     # Ways to call it
+
+    @functools.cached_property
+    def recorder(self) -> Recorder:
+        """How its derivatives are recorded."""
+        from gradplan.torch.autograd import recorder_for
+
+        return recorder_for(self)
+
+    def forget(self) -> None:
+        """Its derivatives have become others: it has turned out to be a gradient."""
+        for name in ("recorder", "fast_path", "ways"):
+            self.__dict__.pop(name, None)
 
     @functools.cached_property
     def fast_path(self) -> Any:
@@ -225,12 +237,7 @@ class Operator:
 
     @functools.cached_property
     def ways(self) -> Ways:
-        return ways(self.fast_path, self.overload)
-
-    @property
-    def fast(self) -> Callable[..., Any]:
-        """The operator past the dispatcher, or None where that is not for it."""
-        return self.ways.fast
+        return make_ways(self.fast_path, self.overload)
 
     @property
     def call(self) -> Callable[..., Any]:
@@ -269,3 +276,13 @@ class _Operators(dict[str, Operator]):
 
 OPERATORS = _Operators()
 """All operators by name."""
+
+
+def _forget_gradients(op: Op) -> None:
+    if op.gradient_name in OPS:
+        for function in OPS[op.gradient_name].functions:
+            if function.name in OPERATORS:
+                OPERATORS[function.name].forget()
+
+
+for_every_op(_forget_gradients)

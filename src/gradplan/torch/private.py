@@ -54,17 +54,18 @@ _VARIABLES = {
     "autograd.forward_ad._current_level": -1,
     "autograd.profiler._is_profiler_enabled": False,
 }
+"""With the value that each has if nothing is going on."""
 
 
-def dispatcher() -> tuple[Any, ...] | None:
-    """How the fast path finds out what the dispatcher would notice; None if it cannot."""
+def _dispatcher() -> tuple[Any, ...] | None:
     needed = (*_QUESTIONS, *_VARIABLES, "Tensor.__dlpack_c_exchange_api__")
     if any(find(name) is None for name in needed):
         return None
+    modules = {"forward_ad": forward_ad, "profiler": torch.autograd.profiler}
     variables = []
     for name, idle in _VARIABLES.items():
-        module, _, variable = name.rpartition(".")
-        variables.append((vars(functools.reduce(getattr, module.split("."), torch)), variable, idle))
+        _, module, variable = name.split(".")
+        variables.append((vars(modules[module]), variable, idle))
     return (
         (torch.Tensor, torch.nn.Parameter),
         tuple(find(name) for name in _QUESTIONS),
@@ -72,6 +73,10 @@ def dispatcher() -> tuple[Any, ...] | None:
         torch.empty(0).is_neg,  # the function behind it serves for all tensors
         torch.is_grad_enabled,
     )
+
+
+DISPATCHER = _dispatcher()
+"""How the fast path finds out what the dispatcher would notice; None if it cannot."""
 
 
 def _empty_strided(shape: Any, strides: Any, dtype: torch.dtype) -> Any:

@@ -1,0 +1,199 @@
+# Written by tools/stubs.py from the declarations; do not edit.
+from typing import Literal, SupportsFloat, SupportsIndex
+
+from jax import Array
+from jax.typing import ArrayLike
+
+from gradplan.offers import Offers
+from gradplan.vocabulary import Ties
+
+OFFERS: Offers
+__all__ = [
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "embedding",
+    "lerp",
+    "logcumsumexp",
+    "segment_sum",
+    "sparsemax",
+]
+
+def lerp(a: ArrayLike, b: ArrayLike, weight: SupportsFloat) -> Array:
+    """Linear interpolation from a (weight 0) to b (weight 1), exact at both ends.
+
+    a and b broadcast. The weight is a number, not an array: it is part of the problem.
+
+    Args:
+        a: the result for weight 0
+        b: the result for weight 1
+        weight: the scalar; the weight of b in lerp
+
+    Returns:
+        the interpolation
+
+    >>> lerp(jnp.float32([0, 10]), jnp.float32([4, 20]), 0.25)
+    Array([ 1. , 12.5], dtype=float32)
+    """
+
+def embedding(
+    weight: ArrayLike,
+    indices: ArrayLike,
+    padding_idx: SupportsIndex | None = None,
+) -> Array:
+    """Rows of a table by index, as `jnp.take(weight, indices, axis=0)`.
+
+    Indices outside of the table, negative ones included, and `padding_idx` give zeros
+    and receive no gradient. The gradient of the table is deterministic.
+
+    Args:
+        weight: the table [num_embeddings, ...]
+        indices: which row each output row is [...], int32 or int64
+        padding_idx: an index that is skipped as well
+
+    Returns:
+        the rows
+
+    >>> embedding(jnp.float32([[1, 2], [3, 4]]), jnp.array([1, 0, 7]))
+    Array([[3., 4.],
+           [1., 2.],
+           [0., 0.]], dtype=float32)
+    """
+
+def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """Running sum along an axis, as `jax.lax.cumsum`.
+
+    Args:
+        operand: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the running result
+
+    >>> cumsum(jnp.float32([1, 2, 3]), reverse=True)
+    Array([6., 5., 3.], dtype=float32)
+    """
+
+def cumprod(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """Running product, as `jax.lax.cumprod`. Gradients are right with zeros.
+
+    Args:
+        operand: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the running result
+
+    >>> cumprod(jnp.float32([[1, 2], [3, 4]]))
+    Array([[1., 2.],
+           [3., 8.]], dtype=float32)
+    """
+
+def cummax(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> Array:
+    """Running maximum along an axis, as `jax.lax.cummax`.
+
+    Of equal maxima the first one (or the last, as `ties` says) receives the whole gradient;
+    JAX shares it out.
+
+    Args:
+        operand: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+
+    Returns:
+        the running result
+
+    >>> cummax(jnp.float32([1, 3, 2, 4]))
+    Array([1., 3., 3., 4.], dtype=float32)
+    >>> jax.grad(lambda x: cummax(x).sum())(jnp.float32([1, 3, 3, 2]))
+    Array([1., 3., 0., 0.], dtype=float32)
+    """
+
+def cummin(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> Array:
+    """Running minimum along an axis, as `jax.lax.cummin`; `ties` as for `cummax`.
+
+    Args:
+        operand: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+
+    Returns:
+        the running result
+
+    >>> cummin(jnp.float32([3, 1, 2, 0]))
+    Array([3., 1., 1., 0.], dtype=float32)
+    """
+
+def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """Logarithm of the running sum of exponentials, as `jax.lax.cumlogsumexp`.
+
+    Args:
+        operand: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the running result
+
+    >>> cumlogsumexp(jnp.float32([-jnp.inf, 1000, -jnp.inf]))
+    Array([ -inf, 1000., 1000.], dtype=float32)
+    """
+
+logcumsumexp = cumlogsumexp
+
+def segment_sum(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+) -> Array:
+    """Sums of the rows with the same id, as `jax.ops.segment_sum`.
+
+    Ids outside of [0, num_segments) are dropped. `num_segments` must be given inside of
+    `jit`; by default it is the largest id plus one. Ids that are said to be sorted and
+    are not: an error.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_sum` does it
+
+    Returns:
+        the sum of each segment
+
+    >>> segment_sum(jnp.float32([1, 2, 3]), jnp.array([1, 0, 1]))
+    Array([2., 4.], dtype=float32)
+    """
+
+def sparsemax(operand: ArrayLike, axis: SupportsIndex = -1) -> Array:
+    """Sparse alternative to `jax.nn.softmax`: the nearest probability distribution.
+
+    Args:
+        operand: the scores
+        axis: the axis of the distribution
+
+    Returns:
+        the probabilities
+
+    >>> sparsemax(jnp.float32([1.0, 0.5, -1.0]))
+    Array([0.75, 0.25, 0.  ], dtype=float32)
+    """

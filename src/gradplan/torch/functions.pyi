@@ -1,0 +1,212 @@
+# Written by tools/stubs.py from the declarations; do not edit.
+from typing import Any, Literal, SupportsFloat, SupportsIndex
+
+import torch
+
+from gradplan.offers import Offers
+from gradplan.vocabulary import Bounds
+
+OFFERS: Offers
+__all__ = [
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "embedding",
+    "lerp",
+    "logcumsumexp",
+    "segment_sum",
+    "sparsemax",
+]
+
+def lerp(a: torch.Tensor, b: torch.Tensor, weight: SupportsFloat) -> torch.Tensor:
+    """Linear interpolation from a (weight 0) to b (weight 1), exact at both.
+
+    a and b broadcast; the weight is a number.
+
+    Replaces `torch.lerp`; the weight is a number, not a tensor.
+
+    Args:
+        a: the result for weight 0
+        b: the result for weight 1
+        weight: the scalar; the weight of b in lerp
+
+    Returns:
+        the interpolation
+
+    >>> lerp(torch.tensor([0.0, 10.0]), torch.tensor([4.0, 20.0]), 0.25)
+    tensor([ 1.0000, 12.5000])
+    """
+
+def embedding(
+    indices: torch.Tensor,
+    weight: torch.Tensor,
+    padding_idx: SupportsIndex | None = None,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Rows of `weight` by index.
+
+    The row `padding_idx` receives no gradient. An index outside of the table raises;
+    with `bounds="skip"` it gives zeros.
+
+    Replaces `torch.nn.functional.embedding`; `max_norm`, `scale_grad_by_freq` and `sparse` are
+    not offered.
+
+    Args:
+        indices: which row each output row is [...], int32 or int64
+        weight: the table [num_embeddings, ...]
+        padding_idx: an index that is skipped as well
+        bounds: skip indices outside of the table, or raise
+
+    Returns:
+        the rows
+
+    >>> embedding(torch.tensor([[1, 0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[[3., 4.],
+             [1., 2.]]])
+    """
+
+def cumsum(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    dtype: Any = None,
+) -> torch.Tensor:
+    """Running sum along `dim`; from the end with `reverse`.
+
+    Replaces `torch.cumsum`.
+
+    Args:
+        x: what is scanned
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+        dtype: an element type to convert to first
+
+    Returns:
+        the running result
+
+    >>> cumsum(torch.tensor([1.0, 2.0, 3.0]), 0)
+    tensor([1., 3., 6.])
+    >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
+    tensor([6, 5, 3])
+    """
+
+def cumprod(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    dtype: Any = None,
+) -> torch.Tensor:
+    """Running product along `dim`; gradients of any order are right with zeros in x.
+
+    Replaces `torch.cumprod`.
+
+    Args:
+        x: what is scanned
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+        dtype: an element type to convert to first
+
+    Returns:
+        the running result
+
+    >>> x = torch.tensor([2.0, 0.0, 5.0], requires_grad=True)
+    >>> cumprod(x, 0).sum().backward()
+    >>> x.grad
+    tensor([ 1., 12.,  0.])
+    """
+
+def cummax(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
+    """Running maximum along `dim`: the values of `torch.cummax`, with its gradients.
+
+    Args:
+        x: what is scanned
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the running result
+
+    >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
+    tensor([1., 3., 3., 4.])
+    """
+
+def cummin(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
+    """Running minimum along `dim`: the values of `torch.cummin`, with its gradients.
+
+    Args:
+        x: what is scanned
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the running result
+
+    >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0)
+    tensor([3., 1., 1., 0.])
+    """
+
+def logcumsumexp(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
+    """Logarithm of the running sum of exponentials along `dim`.
+
+    Replaces `torch.logcumsumexp`.
+
+    Args:
+        x: what is scanned
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the running result
+
+    >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
+    tensor([ -inf, 1000., 1000.])
+    """
+
+def segment_sum(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Sums of the rows of x [N, ...] with the same id: [num_segments, ...].
+
+    `sorted` promises that the ids do not descend, which is faster. An id outside of
+    [0, num_segments) raises; with `bounds="skip"` its row is left out.
+
+    Replaces `x.new_zeros(shape).index_add(0, segment_ids, x)`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_sum` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum of each segment
+
+    >>> segment_sum(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
+    tensor([2., 4.])
+    """
+
+def sparsemax(x: torch.Tensor, dim: SupportsIndex = -1) -> torch.Tensor:
+    """Sparse alternative to softmax along `dim`.
+
+    Replaces `entmax.sparsemax`.
+
+    Args:
+        x: the scores
+        dim: the axis of the distribution
+
+    Returns:
+        the probabilities
+
+    >>> sparsemax(torch.tensor([1.0, 0.5, -1.0]))
+    tensor([0.7500, 0.2500, 0.0000])
+    """
