@@ -1,4 +1,4 @@
-"""Fixtures shared by the tests."""
+"""Fixtures shared by the tests, and which of them are quick."""
 
 from __future__ import annotations
 
@@ -74,3 +74,32 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     module = request.getfixturevalue("in_c") if chosen == "in C" else None
     monkeypatch.setattr("gradplan.torch.native.MODULE", module)
     return chosen
+
+
+# `make quick`: every test once, and those that say so once for every op.
+
+SLOW_FIXTURES = {"everything", "lerp_builds"}  # a whole certificate, a compilation
+OTHER_ELEMENTS = {"f16", "bf16", "f64", "float16", "bfloat16", "float64"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "quick: in the short run; applied by a rule in conftest.py")
+    config.addinivalue_line("markers", "every_op(parameter): in the short run with each of these")
+    config.addinivalue_line("markers", "slow: takes seconds; not in the short run")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks `quick` the first parameters of every test, of those in f32 if there are any."""
+    chosen: dict[Any, tuple[bool, pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") or SLOW_FIXTURES & set(item.fixturenames):
+            continue
+        call = getattr(item, "callspec", None)
+        values = call.params if call else {}
+        in_f32 = OTHER_ELEMENTS.isdisjoint(str(v).removeprefix("torch.") for v in values.values())
+        every = item.get_closest_marker("every_op")
+        key = (item.nodeid.split("[")[0], every and id(values[every.args[0]]))
+        if key not in chosen or in_f32 > chosen[key][0]:
+            chosen[key] = in_f32, item
+    for _, item in chosen.values():
+        item.add_marker(pytest.mark.quick)

@@ -94,6 +94,7 @@ def test_an_op_is_everywhere_from_its_declaration_and_reference(part: str) -> No
     assert run(SETUP.format(before="") + PARTS[part]) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", IMPORTS)
 def test_the_bridges_notice_ops_that_are_declared_after_their_import(part: str) -> None:
     assert run(SETUP.format(before=IMPORTS[part]) + PARTS[part]) == ""

@@ -129,6 +129,7 @@ def compared(library: Library) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_peers_compute_the_same(peer: Library) -> None:
     pytest.importorskip(peer.name)
@@ -193,6 +194,7 @@ def test_memory_that_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
 # The command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_board")
 def test_the_command_writes_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document = tmp_path / "performance.md"
@@ -252,6 +254,7 @@ def test_a_document_without_marks(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert path.read_text() == "nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_board")
 def test_interruption_leaves_no_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -83,6 +83,7 @@ def test_ops_have_several_names(name: str, capsys: pytest.CaptureFixture[str]) -
     assert "\nlerp " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_thorough_has_its_own_digests(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["certify", "--thorough", "--op", "embedding", "--dtype", "f16"]) == 0
     assert "thorough certificate" in capsys.readouterr().out

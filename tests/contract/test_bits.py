@@ -52,6 +52,7 @@ def report(wrong: Iterator[str]) -> str:
 # Engine and reference
 
 
+@pytest.mark.every_op("function")
 @all_elements
 @all_functions
 def test_the_engine_has_the_bits_of_the_reference(

@@ -36,6 +36,7 @@ def as_tuple(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
+@pytest.mark.every_op("name")
 @all_functions
 @all_elements
 def test_functions_are_their_plans(

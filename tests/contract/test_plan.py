@@ -552,6 +552,7 @@ assert not {"torch", "jax", "triton"} & set(sys.modules), "imported a framework"
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_torch_can_come_before_or_after() -> None:
     pytest.importorskip("torch")
     use = "assert gp.cumsum(torch.ones(3)).tolist() == [1, 2, 3]"

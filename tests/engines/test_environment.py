@@ -345,6 +345,7 @@ print(in_fork(lambda: float(plans[1].run(x=BIG)[-1, -1]), 20))
     assert (result.returncode, result.stdout.strip()) == (0, "2000.0"), result.stderr
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_child_forked_after_torch_used_its_threads() -> None:
     pytest.importorskip("torch")
@@ -360,6 +361,7 @@ print(in_fork(big_sum, 20))
     assert (result.returncode, result.stdout.strip()) == (0, "2000.0"), result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["torch", "gradplan"])
 def test_pytorch_and_the_kernels_share_a_runtime(first: str) -> None:
     """Whoever is loaded first: with two, the threads of one would spin while the other computes."""

@@ -16,7 +16,10 @@ import pytest
 import gradplan as gp
 from gradplan.engines import cpu
 
-pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here"),
+]
 HUGE = (1 << 31) + 4099
 GIB = 1 << 30
 BF16 = gp.ElementKind.BF16.dtype

@@ -513,6 +513,7 @@ print(count)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", cpu.supported_isas())
 def test_nothing_outside_of_the_tensors_is_even_read(build: str) -> None:
     """In another process: reading a wall kills it. The last line then says what it was doing."""

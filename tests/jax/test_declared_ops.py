@@ -126,6 +126,7 @@ def _pairs() -> dict[str, Pair]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 def test_against_formulas(name: str) -> None:
     ours, formula, arguments = _pairs()[name]
@@ -200,6 +201,7 @@ def test_an_op_without_gradient_says_so() -> None:
         jax.grad(lambda a: _ours("linear_scan")(a, a).sum())(a)
 
 
+@pytest.mark.slow
 def test_errors_of_references_arrive() -> None:
     x = _values(2, 3)
     with pytest.raises(gp.InvalidProblem, match="gain: factor: expected shape"):

@@ -76,6 +76,7 @@ def _jacobians(f: Any, x: Any) -> tuple[Any, Any]:
     return jax.jit(jax.jacfwd(f))(x), jax.jit(jax.jacrev(f))(x)
 
 
+@pytest.mark.slow
 def test_cumprod_with_zeros() -> None:
     x = jnp.asarray([2.0, 0.0, 3.0, 0.0, 5.0])
     expected = np.array(
@@ -136,6 +137,7 @@ def test_sparsemax_of_a_nan_row_has_no_gradient() -> None:
         assert np.isfinite(jacobian[1]).all() and not jacobian[0].any()
 
 
+@pytest.mark.slow
 def test_narrow_types_in_forward_mode() -> None:
     for case in CASES:
         arguments = [jnp.asarray(x) for x in case.arguments(gp.ElementKind.BF16)]

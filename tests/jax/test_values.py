@@ -36,6 +36,7 @@ def x64() -> Iterator[None]:
     jax.config.update("jax_enable_x64", before)
 
 
+@pytest.mark.every_op("case")
 @pytest.mark.parametrize("kind", ELEMENTS, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bits_are_those_of_the_function_layer(case: Case, kind: gp.ElementKind) -> None:
@@ -211,6 +212,7 @@ def test_kernels_run_without_python() -> None:
     assert "callback" not in text
 
 
+@pytest.mark.slow
 def test_many_problems_share_the_targets() -> None:
     for n in range(1, 12):
         gpj.cumsum(jnp.ones(n))

@@ -114,6 +114,7 @@ def test_dynamic_shapes_compile_once() -> None:
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 def test_inductor() -> None:
     """Generated code around the operators does not change their bits."""
     torch._dynamo.reset()

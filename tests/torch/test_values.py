@@ -24,6 +24,7 @@ OTHERS = [torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool]
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 4e-2, torch.float32: 2e-5, torch.float64: 1e-12}
 
 
+@pytest.mark.every_op("case")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values(case: Case, dtype: Any) -> None:
