@@ -27,4 +27,10 @@ def _add(op: Op) -> None:
     __all__[:] = sorted(SIGNATURES)
 
 
-for_every_op(_add)
+def _remove(op: Op) -> None:
+    for function in op.functions:
+        del SIGNATURES[function.name], globals()[function.name]
+    __all__[:] = sorted(SIGNATURES)
+
+
+for_every_op(_add, _remove)

@@ -180,16 +180,20 @@ class Offers:
         self.module = module
         self.make = make
         self.offered: dict[str, Offer] = {}
-        for_every_op(self._add)
+        for_every_op(self._add, self._remove)
 
     def _add(self, op: Op) -> None:
         for changed in {op, *op.forwards()}:
             for offer in offers_of(self.bridge, changed):
                 self._offer(offer)
         if op.gradient_name in OPS:
-            for gradient in OPS[op.gradient_name].functions:
-                self.offered.pop(gradient.name, None)
-                self.module.pop(gradient.name, None)
+            self._remove(OPS[op.gradient_name])
+        self.module["__all__"][:] = sorted(self.offered)
+
+    def _remove(self, op: Op) -> None:
+        gone = {name for name, offer in self.offered.items() if offer.op is op}
+        for name in gone:
+            del self.offered[name], self.module[name]
         self.module["__all__"][:] = sorted(self.offered)
 
     def _offer(self, offer: Offer) -> None:

@@ -18,4 +18,10 @@ def _add(op: Op) -> None:
     __all__[:] = sorted({*__all__, op.descriptor.__name__, op.plan_name})
 
 
-for_every_op(_add)
+def _remove(op: Op) -> None:
+    for name in (op.descriptor.__name__, op.plan_name):
+        __all__.remove(name)
+        del globals()[name]
+
+
+for_every_op(_add, _remove)

@@ -24,7 +24,7 @@ from samples import (
 )
 
 import gradplan as gp
-from gradplan.declaration import OPS, Descriptor, Function, Op, reads, writes
+from gradplan.declaration import OPS, Descriptor, Function, Op, reads, withdraw, writes
 from gradplan.declaration.fields import (
     AxisOf,
     Flag,
@@ -309,14 +309,14 @@ def test_an_op_is_a_declaration_and_a_kernel() -> None:
         def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
             return BoundKernel(lambda x, y, workspace: np.negative(x, out=y))
 
+    op = Op(
+        NegateDescriptor,
+        gp.OpCategory.BINARY,
+        "Minus x.",
+        tensors=(reads("x", "shape", doc="the input"), writes("y", "shape", doc="minus it")),
+        functions=(Function("negate", "Minus x."),),
+    )
     try:
-        op = Op(
-            NegateDescriptor,
-            gp.OpCategory.BINARY,
-            "Minus x.",
-            tensors=(reads("x", "shape", doc="the input"), writes("y", "shape", doc="minus it")),
-            functions=(Function("negate", "Minus x."),),
-        )
         with registered(NegateEngine(), first=True):
             x = np.float32([[1, -2]])
             plan = plan_class(op).select(NegateDescriptor(shape=(1, 2), element="f32"))
@@ -327,8 +327,10 @@ def test_an_op_is_a_declaration_and_a_kernel() -> None:
             assert str(inspect.signature(negate)) == "(x, *, out=None)"
             with pytest.raises(gp.InvalidProblem, match=r"NegatePlan.run: .*missing 'x'"):
                 plan.run()
+            assert gp.negate is gp.functional.negate  # type: ignore[attr-defined]
     finally:
-        OPS.pop("negate", None)
+        withdraw(op)
+    assert not hasattr(gp, "negate") and not hasattr(gp, "NegatePlan")
 
 
 def test_a_declaration_with_a_typo_is_refused() -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("jax_tvm_ffi")
 import jax.numpy as jnp  # noqa: E402
 import jax_ops  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
-from six_ops import SIX  # noqa: E402
+from six_ops import SIX, declared  # noqa: E402
 
 import gradplan.jax as gpj  # noqa: E402
 from gradplan.declaration import (  # noqa: E402
@@ -31,6 +31,7 @@ from gradplan.declaration import (  # noqa: E402
     Op,
     Shape,
     reads,
+    withdraw,
     writes,
 )
 from gradplan.engines import BoundKernel, Engine, registered  # noqa: E402
@@ -42,7 +43,7 @@ from gradplan.vocabulary import ElementKind, OpCategory  # noqa: E402
 def ops() -> Iterator[None]:
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
-    with jax_ops.offered(*jax_ops.ALL, *SIX):
+    with declared(*jax_ops.ALL, *SIX):
         yield
     jax.config.update("jax_enable_x64", before)
 
@@ -344,9 +345,9 @@ def test_the_first_engine_that_can_is_taken() -> None:
 
 
 def test_a_saved_float_without_a_rule_is_refused() -> None:
-    with jax_ops.offered():
+    with declared():
         for name in ("square", "square_backward"):
-            del OPS[name]
+            withdraw(OPS[name])
         with pytest.raises(TypeError, match=r"square: its gradient reads x, .* needs a rule"):
             jax_ops.square_without_rule()
 
@@ -365,7 +366,7 @@ class PickBackwardDescriptor(PickDescriptor):
 def test_a_saved_place_without_a_rule_is_refused() -> None:
     # The gradient is a lookup, but the forward is not linear: it found the place out itself.
     place = dict(kind=Kind.INDEX, doc="where")
-    with jax_ops.offered():
+    with declared():
         Op(
             PickDescriptor,
             OpCategory.SCAN,

@@ -6,12 +6,9 @@ gradient; a linear op with a sum over the batch; segments that mix rows.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import numpy as np
-from six_ops import declared
 
 from gradplan.declaration import (
     AxisOf,
@@ -32,26 +29,10 @@ from gradplan.declaration import (
     without,
     writes,
 )
-from gradplan.jax import functions
 from gradplan.reference import operation
 from gradplan.vocabulary import ElementKind, OpCategory
 
 Array = Any
-
-
-@contextlib.contextmanager
-def offered(*make: Callable[[], object]) -> Iterator[None]:
-    """`declared`, and afterwards gradplan.jax is as it was, too."""
-    offers = functions.OFFERS.offered
-    before = dict(offers)
-    try:
-        with declared(*make):
-            yield
-    finally:
-        for name in set(offers) - set(before):
-            del offers[name]
-            delattr(functions, name)
-        functions.__all__[:] = sorted(before)
 
 
 class _ShapeFields(Descriptor):

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from gradplan import functional
 from gradplan.declaration import (
     OPS,
     AxisOf,
@@ -33,6 +32,7 @@ from gradplan.declaration import (
     one_more,
     reads,
     reads_indices,
+    withdraw,
     without,
     writes,
 )
@@ -46,18 +46,15 @@ Array = Any
 def declared(*make: Callable[[], object]) -> Iterator[None]:
     """Ops and references that exist inside of the context only."""
     ops, references = dict(OPS), dict(FUNCTIONS)
-    signatures = dict(functional.SIGNATURES)
     try:
         for declare in make:
             declare()
         yield
     finally:
-        for table, before in ((OPS, ops), (FUNCTIONS, references)):
-            table.clear()
-            table.update(before)  # type: ignore[arg-type]
-        functional.SIGNATURES.clear()
-        functional.SIGNATURES.update(signatures)
-        functional.__all__[:] = sorted(signatures)
+        for op in [op for name, op in OPS.items() if name not in ops]:
+            withdraw(op)
+        FUNCTIONS.clear()
+        FUNCTIONS.update(references)
 
 
 class _AlongFields(Descriptor):

@@ -15,7 +15,15 @@ from gradplan.declaration.fields import (
     Shape,
 )
 from gradplan.declaration.functions import Figure, Function, Like, Module, Peer
-from gradplan.declaration.op import OPS, Arithmetic, Gradient, Op, TensorAxis, for_every_op
+from gradplan.declaration.op import (
+    OPS,
+    Arithmetic,
+    Gradient,
+    Op,
+    TensorAxis,
+    for_every_op,
+    withdraw,
+)
 from gradplan.declaration.tensors import (
     Kind,
     Operand,
@@ -65,6 +73,7 @@ __all__ = [
     "one_more",
     "reads",
     "reads_indices",
+    "withdraw",
     "without",
     "writes",
 ]

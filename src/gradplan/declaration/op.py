@@ -111,7 +111,7 @@ class Op:
         except TypeError:
             del OPS[self.name]
             raise
-        for listener in _listeners:
+        for listener, _ in _listeners:
             listener(self)
 
     @functools.cached_property
@@ -326,11 +326,22 @@ def _check_gradient(forward: Op) -> None:
 
 OPS: dict[str, Op] = {}
 """All ops by name; filled by importing `gradplan.ops`."""
-_listeners: list[Callable[[Op], None]] = []
+Listener = Callable[[Op], None]
+_listeners: list[tuple[Listener, Listener]] = []
 
 
-def for_every_op(listener: Callable[[Op], None]) -> None:
-    """Calls `listener` with every op that is declared, and with those to come."""
+def for_every_op(listener: Listener, withdrawn: Listener) -> None:
+    """Calls `listener` with every op that is declared, and with those to come.
+
+    `withdrawn` is called with those that go again.
+    """
     for op in OPS.values():
         listener(op)
-    _listeners.append(listener)
+    _listeners.append((listener, withdrawn))
+
+
+def withdraw(op: Op) -> None:
+    """Takes a declaration back: for ops that are tried out."""
+    del OPS[op.name]
+    for _, withdrawn in reversed(_listeners):
+        withdrawn(op)

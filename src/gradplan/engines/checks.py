@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,45 @@ def exported(plan: str, operand: Operand, x: Any) -> Any:
     return common()["gradplan_as_bfloat16"](array) if bfloat16 else array
 
 
-def run_checked(
+def direct(function: Callable[..., Any], operands: Sequence[Operand]) -> Callable[..., Any]:
+    """A function of C++ for tensors as they come, bfloat16 of NumPy's included."""
+    bfloat16 = ElementKind.BF16
+    if all(bfloat16 not in o.kinds for o in operands):
+        return function
+    as_bfloat16 = common()["gradplan_as_bfloat16"]
+
+    def run(*args: Any) -> Any:
+        return function(
+            *[
+                as_bfloat16(x.view(np.uint16))
+                if type(x) is np.ndarray and x.dtype == bfloat16.dtype
+                else x
+                for x in args
+            ]
+        )
+
+    return run
+
+
+def recover(
+    function: Callable[..., Any],
+    plan: str,
+    operands: Sequence[Operand],
+    error: Exception,
+    tensors: Sequence[Any],
+    workspace: Any,
+) -> Exception | None:
+    """What to do when a direct call failed: NumPy may just have refused to export an array."""
+    if isinstance(error, (Error, MemoryError)):
+        return error
+    try:
+        _run_exported(function, plan, operands, tensors, workspace)
+    except Exception as final:
+        return final
+    return None
+
+
+def _run_exported(
     function: Any, plan: str, operands: Sequence[Operand], tensors: Sequence[Any], workspace: Any
 ) -> None:
     """Calls a function of C++ with tensors of any kind; says which one cannot be handed over."""
@@ -81,10 +119,16 @@ class CallChecks:
         self.operands = operands
         kind = _DEVICE_TYPES[device.partition(":")[0]]
         self._function = common().gradplan_checks(plan, described(operands), kind)
+        self._direct = direct(self._function, operands)
 
     def __call__(self, tensors: Sequence[Any], workspace: Any = None) -> None:
         """Raises unless all tensors fit. An output that is not there yet may be None."""
-        run_checked(self._function, self.plan, self.operands, tensors, workspace)
+        try:
+            self._direct(*tensors, workspace)
+        except Exception as error:
+            failure = recover(self._function, self.plan, self.operands, error, tensors, workspace)
+            if failure is not None:
+                raise failure from None
 
     def arrays(self, tensors: Sequence[Any], workspace: Any = None) -> list[Array | None]:
         """The tensors as ndarrays on their own memory, checked."""

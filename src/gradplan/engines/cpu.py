@@ -11,17 +11,15 @@ import functools
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from gradplan._ffi import tvm_ffi
-from gradplan.declaration import Descriptor, Op, Operand
+from gradplan.declaration import Descriptor, Op
 from gradplan.declaration.fields import integer
 from gradplan.engines import BoundKernel, Engine
-from gradplan.engines.checks import COMMON, LIBRARIES, PREFIX, common, described, run_checked
-from gradplan.vocabulary import ElementKind, Error, InvalidProblem, Unsupported
+from gradplan.engines.checks import COMMON, LIBRARIES, PREFIX, common, described, direct, recover
+from gradplan.vocabulary import InvalidProblem, Unsupported
 
 __all__ = [
     "ENGINE",
@@ -227,50 +225,13 @@ class CpuEngine(Engine):
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         operands = op.operands(desc)
         function, merging, workspace_size = self.bound(op, desc)
-        plain = all(ElementKind.BF16 not in o.kinds for o in operands)
         return BoundKernel(
-            function if plain else _wrapping(function),
+            direct(function, operands),
             workspace_size,
-            functools.partial(_recover, function, op.plan_name, operands),
+            functools.partial(recover, function, op.plan_name, operands),
             merging,
             ffi=function,
         )
-
-
-def _wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` for bfloat16 tensors, which NumPy does not export."""
-    bfloat16 = ElementKind.BF16.dtype
-    as_bfloat16 = common()["gradplan_as_bfloat16"]
-
-    def run(*args: Any) -> Any:
-        return function(
-            *[
-                as_bfloat16(x.view(np.uint16))
-                if type(x) is np.ndarray and x.dtype == bfloat16
-                else x
-                for x in args
-            ]
-        )
-
-    return run
-
-
-def _recover(
-    function: Callable[..., Any],
-    plan: str,
-    operands: Sequence[Operand],
-    error: Exception,
-    tensors: Sequence[Any],
-    workspace: Any,
-) -> Exception | None:
-    """What to do when a call failed: NumPy may just have refused to export an array."""
-    if isinstance(error, (Error, MemoryError)):
-        return error
-    try:
-        run_checked(function, plan, operands, tensors, workspace)
-    except Exception as final:
-        return final
-    return None
 
 
 ENGINE = CpuEngine()

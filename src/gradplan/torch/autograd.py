@@ -17,7 +17,7 @@ from gradplan.declaration import OPS, Gradient, Op, Values
 from gradplan.torch import private
 from gradplan.torch.fast_path import Recorder
 from gradplan.torch.namespace import XP
-from gradplan.torch.operators import LIBRARY, OPERATORS, Operator
+from gradplan.torch.operators import OPERATORS, Operator
 from gradplan.vocabulary import Unsupported
 
 
@@ -297,4 +297,4 @@ def register(operator: Operator) -> None:
         with private.allow_function():
             return recorder.apply(made, *floats)
 
-    LIBRARY.impl(operator.name, kernel, "Autograd", with_keyset=True)
+    operator.library.impl(operator.name, kernel, "Autograd", with_keyset=True)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gradplan.declaration import AxisRole
-from gradplan.torch.operators import LIBRARY, NAMESPACE, OPERATORS, Operator
+from gradplan.torch.operators import NAMESPACE, OPERATORS, Operator
 
 Rule = Callable[..., tuple[Any, Any]]
 
@@ -196,4 +196,4 @@ def register(operator: Operator) -> None:
             made.append(rule_for(operator))
         return made[0](info, dims, *arguments)
 
-    torch.library.register_vmap(f"{NAMESPACE}::{operator.name}", rule, lib=LIBRARY)
+    torch.library.register_vmap(f"{NAMESPACE}::{operator.name}", rule, lib=operator.library)

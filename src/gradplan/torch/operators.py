@@ -21,12 +21,12 @@ from gradplan.declaration import OPS, Kind, Like, Op, Tensor, for_every_op
 from gradplan.functions import prepare
 from gradplan.offers import own_parameters
 from gradplan.signatures import Signature
+from gradplan.torch import private
 from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
 from gradplan.torch.memory import Output
 from gradplan.vocabulary import ElementKind, InvalidProblem
 
 NAMESPACE = "gradplan"
-LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 
 
 class Operator:
@@ -48,6 +48,7 @@ class Operator:
         self.first = self.tensors.index(signature.first)
         """The position of the tensor whose element type is the problem's."""
         self.differentiable = [i for i, t in enumerate(self.tensors) if t.differentiable]
+        self.library = torch.library.Library(NAMESPACE, "FRAGMENT")
         self.overload = self._define()
 
     @functools.cached_property
@@ -117,14 +118,14 @@ class Operator:
         options = [f"{p.info.field.schema} {p.name}" for p in self.options]
         result = ", ".join(["Tensor"] * len(self.outputs))
         result = f"({result})" if len(self.outputs) > 1 else result
-        LIBRARY.define(
+        self.library.define(
             f"{self.name}({', '.join(tensors + options)}) -> {result}",
             tags=(torch.Tag.pt2_compliant_tag,),
         )
         name = f"{NAMESPACE}::{self.name}"
         # Every device: the function layer finds the engine or says that there is none.
-        LIBRARY.impl(self.name, self._run, "CompositeExplicitAutograd")
-        torch.library.register_fake(name, self._fake, lib=LIBRARY)
+        self.library.impl(self.name, self._run, "CompositeExplicitAutograd")
+        torch.library.register_fake(name, self._fake, lib=self.library)
         return getattr(getattr(torch.ops, NAMESPACE), self.name).default
 
     def _like(self, output: Tensor) -> int | None:
@@ -278,11 +279,17 @@ OPERATORS = _Operators()
 """All operators by name."""
 
 
-def _forget_gradients(op: Op) -> None:
+def _changed(op: Op) -> None:
+    """The gradient of an op may have been an op by itself before."""
     if op.gradient_name in OPS:
         for function in OPS[op.gradient_name].functions:
             if function.name in OPERATORS:
                 OPERATORS[function.name].forget()
 
 
-for_every_op(_forget_gradients)
+def _remove(op: Op) -> None:
+    for name in [name for name, operator in OPERATORS.items() if operator.op is op]:
+        private.destroy(OPERATORS.pop(name).library)
+
+
+for_every_op(_changed, _remove)

@@ -31,6 +31,7 @@ NAMES = {
     "_C._after_autograd_keyset": "which keys that is",
     "_C._FunctionBase.apply": "Function.apply without its look for transforms around the call",
     "_functorch.autograd_function.enable_single_level_autograd_function": "allows that",
+    "library.Library._destroy": "takes operators back, for ops that are tried out",
 }
 """What each is for."""
 
@@ -106,3 +107,8 @@ def plain_apply(function: Any) -> Callable[..., Any]:
         node.apply = function.backward
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
     return apply
+
+
+def destroy(library: Any) -> None:
+    """Takes back what a library has defined."""
+    library._destroy()
