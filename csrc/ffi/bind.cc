@@ -193,12 +193,11 @@ Function checks(const String& plan, const Operands& operands, int64_t device_typ
   return translate_errors([&] {
     auto contract = contract_of(plan, operands);
     contract->device = DLDeviceType(device_type);
-    for (TensorContract& t : contract->tensors)
-      t.optional = t.optional || t.role != Role::kInput;
-    return Function::FromPacked([contract = std::shared_ptr<const CallContract>(contract)](
-                                    PackedArgs args, Any*) {
-      translate_errors([&] { Call(*contract, args, false); });
-    });
+    for (TensorContract& t : contract->tensors) t.optional = t.optional || t.role != Role::kInput;
+    return Function::FromPacked(
+        [contract = std::shared_ptr<const CallContract>(contract)](PackedArgs args, Any*) {
+          translate_errors([&] { Call(*contract, args, false); });
+        });
   });
 }
 

@@ -86,7 +86,8 @@ void check_tensor(const CallContract& contract, const TensorContract& want, cons
                   Operand& out, MergedStrides* merged) {
   if (t.device.device_type != contract.device) {
     const std::string name = device_name(contract.device);
-    fail("Unsupported", contract, want, "a " + name + " tensor (this plan runs on the " + name + ")",
+    fail("Unsupported", contract, want,
+         "a " + name + " tensor (this plan runs on the " + name + ")",
          "one on DLPack device type " + std::to_string(t.device.device_type));
   }
   auto dtype = std::find_if(want.dtypes.begin(), want.dtypes.end(),
@@ -205,8 +206,8 @@ char* CallContract::check_workspace(const Operand* operands, const DLTensor& wor
     refuse("Unsupported", "a " + device_name(device) + " tensor");
   if (!packed) refuse("InvalidProblem", "a contiguous tensor");
   if (bytes < workspace_size)
-    refuse("WorkspaceTooSmall", "at least " + std::to_string(workspace_size) + " bytes, got " +
-                                    std::to_string(bytes));
+    refuse("WorkspaceTooSmall",
+           "at least " + std::to_string(workspace_size) + " bytes, got " + std::to_string(bytes));
   const uintptr_t pad = workspace_size > 0 ? -address % kWorkspaceAlignment : 0;
   return reinterpret_cast<char*>(address + pad);
 }

@@ -9,8 +9,6 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-
-
 namespace gradplan::ffi {
 namespace {
 
@@ -34,10 +32,11 @@ tvm::ffi::Function find(int64_t number) {
   std::shared_lock lock(published().mutex);
   auto found = published().functions.find(number);
   if (found == published().functions.end())
-    throw tvm::ffi::Error("gradplan.KernelError",
-                     "no kernel is published under " + std::to_string(number) +
-                         ": a program that was compiled in another process must be traced again",
-                     "");
+    throw tvm::ffi::Error(
+        "gradplan.KernelError",
+        "no kernel is published under " + std::to_string(number) +
+            ": a program that was compiled in another process must be traced again",
+        "");
   return found->second;
 }
 

@@ -261,12 +261,4 @@ GP_INLINE void stream_lanes(E* p, const Lanes<ComputeOf<E>>& v) {
   for (int i = 0; i < V::kParts; ++i) stream_part(p + i * V::kWidth, v.part[i]);
 }
 
-// Fewer than 16, or strided: the other lanes get `fill`.
-template <class E>
-inline Lanes<ComputeOf<E>> load_some(const E* p, int64_t stride, int count, ComputeOf<E> fill) {
-  alignas(64) ComputeOf<E> buffer[kLanes];
-  for (int i = 0; i < kLanes; ++i) buffer[i] = i < count ? load_element(p + i * stride) : fill;
-  return Lanes<ComputeOf<E>>::load(buffer);
-}
-
 }  // namespace gradplan::lanes

@@ -204,6 +204,15 @@ struct ElementImpl<Lanes<U>> {
 template <class V>
 using ElementOf = typename ElementImpl<V>::type;
 
+// `value` in every place of V: sixteen lanes, a native vector, or one number.
+template <class V, class T>
+GP_INLINE V broadcast(T value) {
+  if constexpr (std::is_class_v<V>)
+    return V(value);
+  else
+    return value - V{};
+}
+
 template <class V>
 using MaskOf = std::conditional_t<std::is_arithmetic_v<V>, bool, Rebind<V, IntOf<ElementOf<V>>>>;
 

@@ -19,6 +19,13 @@ decltype(auto) visit_element(ffi::Dtype d, F&& f) {
   }
 }
 
+// Calls f with a null pointer of the type that the element type computes in.
+template <class F>
+decltype(auto) visit_compute(ffi::Dtype d, F&& f) {
+  if (d == ffi::Dtype::kF64) return f(static_cast<double*>(nullptr));
+  return f(static_cast<float*>(nullptr));
+}
+
 template <class F>
 decltype(auto) visit_index(ffi::Dtype d, F&& f) {
   if (d == ffi::Dtype::kI32) return f(static_cast<int32_t*>(nullptr));

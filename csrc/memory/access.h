@@ -37,8 +37,8 @@ __attribute__((noinline)) Lanes<ComputeOf<E>> load_apart(const E* p, int64_t str
   if (count == kLanes) {
     V r;
     for (int i = 0; i < V::kParts; ++i)
-      r.part[i] = collect_part(p + i * V::kWidth * stride, stride,
-                                       std::make_index_sequence<V::kWidth>{});
+      r.part[i] =
+          collect_part(p + i * V::kWidth * stride, stride, std::make_index_sequence<V::kWidth>{});
     return r;
   }
   alignas(64) E buffer[kLanes];

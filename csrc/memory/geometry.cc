@@ -2,8 +2,8 @@
 
 namespace gradplan::memory {
 
-Layout::Layout(std::initializer_list<const ffi::Operand*> tensors, int axis, bool reverse)
-    : operands(int(tensors.size())) {
+RowTensors::RowTensors(std::initializer_list<const ffi::Operand*> tensors, int axis, bool reverse)
+    : operands(int(tensors.size())), dtype((*tensors.begin())->dtype) {
   const ffi::Operand& first = **tensors.begin();
   for (int d = 0; d < first.rank; ++d) {
     Offsets strides{};
@@ -16,15 +16,29 @@ Layout::Layout(std::initializer_list<const ffi::Operand*> tensors, int axis, boo
     n = first.shape[d];
     step = strides;
   }
+  for (int k = 0; k < operands; ++k) data[k] = tensors.begin()[k]->data;
   if (reverse && rows * n > 0) {  // empty tensors may have no address
     for (int k = 0; k < operands; ++k) {
-      start[k] = step[k] * (n - 1);
+      data[k] = static_cast<char*>(data[k]) + step[k] * (n - 1) * item();
       step[k] = -step[k];
     }
   }
   if (n == 1)
     for (int k = 0; k < operands; ++k) step[k] = 1;
   outer.arrange(operands - 1);
+}
+
+RowTensors RowTensors::only(int count, int first) const {
+  RowTensors r = *this;
+  r.operands = count;
+  for (int k = 0; k < kMostOperands; ++k) {
+    const bool has = k < count;
+    r.data[k] = has ? data[first + k] : nullptr;
+    r.step[k] = has ? step[first + k] : 0;
+    for (size_t d = 0; d < outer.stride.size(); ++d)
+      r.outer.stride[d][k] = has ? outer.stride[d][first + k] : 0;
+  }
+  return r;
 }
 
 }  // namespace gradplan::memory

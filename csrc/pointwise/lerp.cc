@@ -53,8 +53,8 @@ GP_INLINE void write_run(E* y, const Offsets& stride, int64_t n, bool stream, An
 }
 
 template <bool FromB, class E>
-void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y,
-              const Offsets& stride, int64_t n, bool stream) {
+void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y, const Offsets& stride,
+              int64_t n, bool stream) {
   write_run<3>(
       y, stride, n, stream,
       [&](int64_t i, int count) GP_INLINE_LAMBDA {
@@ -79,20 +79,19 @@ BoundKernel bind_lerp(const Problem& problem) {
       E* py = operands[y].as<E>();
       const bool stream = count * int64_t(sizeof(E)) >= kStreamBytes;
       for_each_run({&operands[a], &operands[b], &operands[y]},
-                      [&](const Offsets& at, const Offsets& stride, int64_t n) {
-                        const auto w = Weight<ComputeOf<E>>::of(param);
-                        (w.from_b ? lerp_run<true, E> : lerp_run<false, E>)(w, pa + at[0],
-                                                                            pb + at[1], py + at[2],
-                                                                            stride, n, stream);
-                      });
+                   [&](const Offsets& at, const Offsets& stride, int64_t n) {
+                     const auto w = Weight<ComputeOf<E>>::of(param);
+                     (w.from_b ? lerp_run<true, E> : lerp_run<false, E>)(w, pa + at[0], pb + at[1],
+                                                                         py + at[2], stride, n,
+                                                                         stream);
+                   });
     });
   }};
 }
 
 template <class E>
 __attribute__((noinline)) void lerp_backward_run(double param, const E* dy, E* da, E* db,
-                                                 const Offsets& stride, int64_t n,
-                                                 bool stream) {
+                                                 const Offsets& stride, int64_t n, bool stream) {
   using C = ComputeOf<E>;
   const Lanes<C> w = C(param);
   const Lanes<C> rest = C(1) - C(param);
@@ -124,8 +123,7 @@ __attribute__((noinline)) void lerp_backward_run(double param, const E* dy, E* d
 // One of the two gradients alone.
 template <class E>
 __attribute__((noinline)) void scale_run(double param, bool complement, const E* dy, E* dx,
-                                         const Offsets& stride, int64_t n,
-                                         bool stream) {
+                                         const Offsets& stride, int64_t n, bool stream) {
   using C = ComputeOf<E>;
   const Lanes<C> factor = complement ? C(1) - C(param) : C(param);
   write_run<2>(
@@ -148,19 +146,18 @@ BoundKernel bind_lerp_backward(const Problem& problem) {
       if (pda != nullptr && pdb != nullptr) {
         const bool stream = 2 * count * int64_t(sizeof(E)) >= kStreamBytes;
         for_each_run({&operands[dy], &operands[da], &operands[db]},
-                        [&](const Offsets& at, const Offsets& stride, int64_t n) {
-                          lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride,
-                                               n, stream);
-                        });
+                     [&](const Offsets& at, const Offsets& stride, int64_t n) {
+                       lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride, n,
+                                            stream);
+                     });
       } else if (pda != nullptr || pdb != nullptr) {
         const bool complement = pda != nullptr;
         E* dx = complement ? pda : pdb;
         const bool stream = count * int64_t(sizeof(E)) >= kStreamBytes;
         for_each_run({&operands[dy], &operands[complement ? da : db]},
-                        [&](const Offsets& at, const Offsets& stride, int64_t n) {
-                          scale_run<E>(param, complement, pdy + at[0], dx + at[1], stride, n,
-                                       stream);
-                        });
+                     [&](const Offsets& at, const Offsets& stride, int64_t n) {
+                       scale_run<E>(param, complement, pdy + at[0], dx + at[1], stride, n, stream);
+                     });
       }
     });
   };

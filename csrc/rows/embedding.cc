@@ -1,8 +1,8 @@
 // embedding and embedding_backward; and the gather that segment_sum_backward is as well.
-#include "memory/streams.h"
 #include "lanes/visit.h"
+#include "memory/streams.h"
 #include "rows/row_gather.h"
-#include "rows/segment_sum.h"
+#include "rows/segment_reduction.h"
 
 namespace gradplan::rows {
 namespace {
@@ -230,11 +230,12 @@ BoundKernel bind_embedding(const Problem& problem) {
 }
 
 BoundKernel bind_embedding_backward(const Problem& problem) {
-  return bind_segment_sum(problem, {.values = problem.at("dout"),
-                                    .ids = problem.at("indices"),
-                                    .sums = problem.at("dweight"),
-                                    .rule = index_rule(problem, "indices", "dweight"),
-                                    .accumulate = problem.flag("accumulate")});
+  return bind_segment_reduction(problem, {.values = problem.at("dout"),
+                                          .ids = problem.at("indices"),
+                                          .results = problem.at("dweight"),
+                                          .rule = index_rule(problem, "indices", "dweight"),
+                                          .reducers = row_sums(),
+                                          .accumulate = problem.flag("accumulate")});
 }
 
 }  // namespace
@@ -253,12 +254,11 @@ const Registration embedding({.name = "embedding",
                               .attributes = {{"padding_idx"}, {"bounds", kBounds}},
                               .elements = kFloats,
                               .bind = bind_embedding});
-const Registration backward(
-    {.name = "embedding_backward",
-     .tensors = {"dout", "indices", "dweight"},
-     .attributes = {{"padding_idx"}, {"accumulate"}, {"bounds", kBounds}},
-     .elements = kFloats,
-     .bind = bind_embedding_backward});
+const Registration backward({.name = "embedding_backward",
+                             .tensors = {"dout", "indices", "dweight"},
+                             .attributes = {{"padding_idx"}, {"accumulate"}, {"bounds", kBounds}},
+                             .elements = kFloats,
+                             .bind = bind_embedding_backward});
 
 }  // namespace
 }  // namespace gradplan::rows

@@ -13,7 +13,6 @@ using namespace ffi;
 using namespace lanes;
 using namespace memory;
 
-
 // One axis of indices, as the caller laid it out.
 template <class I>
 struct IndexView {

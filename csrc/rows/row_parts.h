@@ -1,12 +1,11 @@
-// Pieces that sums of rows are made of: rows to read, places to write, vectors in between.
+// Pieces that reductions of rows are made of: rows to read, places to write, vectors in between.
 #pragma once
 
 #include "ffi/tensor.h"
 #include "memory/streams.h"
-#include "rows/row_sum.h"
+#include "rows/row_reduction.h"
 
 namespace gradplan::rows {
-using ffi::Operand;
 
 template <class E>
 struct RowTypes {
@@ -15,18 +14,9 @@ struct RowTypes {
   static constexpr int kWidth = Lanes<C>::kWidth;
 };
 
-// P vectors side by side are plain arrays: a structure of them is copied through memory, in halves.
-template <class E, class V, int P>
-GP_INLINE void load_parts(const E* p, V (&to)[P]) {
-  for (int k = 0; k < P; ++k) to[k] = load_part(p + k * RowTypes<E>::kWidth);
-}
-
-template <class E, class V, int P>
-GP_INLINE void add_parts(const E* p, V (&to)[P]) {
-  for (int k = 0; k < P; ++k) to[k] += load_part(p + k * RowTypes<E>::kWidth);
-}
-
-// The unit for vectors at addresses that are sums of multiples of the bits of `places`.
+// (P vectors side by side are plain arrays everywhere: a structure of them is copied through
+// memory, in halves.) The unit for vectors at addresses that are sums of multiples of the bits of
+// `places`.
 template <class E>
 StreamUnit stream_unit(int64_t places) {
   if (kPartBytes<E> < 16 || places % 16 != 0) return StreamUnit::kNone;
@@ -50,15 +40,22 @@ GP_INLINE void stream_parts(E* to, const V (&v)[P], StreamUnit unit) {
 
 // Rows at offsets that were collected, the later ones prefetched: in random order, and in input
 // order as well, because the processor does not follow rows that are read a few columns at a time.
-template <class E>
+template <class E, class Reducer>
 struct GatheredRows {
   const E* base;
   const int64_t* offset;
   int ahead;
+  Reducer reducer;
 
   GP_INLINE const E* operator()(int64_t i) const { return base + offset[i]; }
-  GP_INLINE GatheredRows at(int64_t column) const { return {base + column, offset, ahead}; }
-  GP_INLINE GatheredRows from(int i) const { return {base, offset + i, ahead}; }
+  GP_INLINE GatheredRows at(int64_t column) const {
+    return {base + column, offset, ahead, reducer};
+  }
+  GP_INLINE GatheredRows from(int i) const { return {base, offset + i, ahead, reducer}; }
+  template <class V>
+  GP_INLINE V take(const V& value, int64_t i) const {
+    return reducer.take(value, offset[i]);
+  }
 
   // To the second-level cache: it has room for many more requests than the first (on Zen 4, rows of
   // 512 bytes in random order took 10.5 ms instead of 14.3).
@@ -67,18 +64,6 @@ struct GatheredRows {
     const char* p = reinterpret_cast<const char*>(base + offset[i + ahead]);
     for (int b = 0; b < kBytes; b += 64) __builtin_prefetch(p + b, 0, 2);
   }
-};
-
-// Rows one behind the other.
-template <class E>
-struct StackedRows {
-  const E* base;
-  int64_t stride;
-
-  GP_INLINE const E* operator()(int64_t i) const { return base + i * stride; }
-  GP_INLINE StackedRows at(int64_t column) const { return {base + column, stride}; }
-  template <int>
-  GP_INLINE void prefetch(int64_t) const {}
 };
 
 // The columns of a row that do not fill a vector. They are read by the vector that ends with the
@@ -119,8 +104,8 @@ struct RowEnd {
   }
 };
 
-// A row of the output: sums are finished there, with one rounding.
-template <class E>
+// A row of the output: results are finished there, with one rounding.
+template <class E, class Reducer>
 struct OutputRow {
   using C = typename RowTypes<E>::C;
   using V = typename RowTypes<E>::V;
@@ -129,41 +114,51 @@ struct OutputRow {
   int64_t column_stride;
   bool accumulate;
   StreamUnit stream;
+  Reducer reducer;
 
   template <int P>
-  GP_INLINE void put(int64_t column, V (&sum)[P]) const {
+  GP_INLINE void put(int64_t column, V (&result)[P]) const {
     constexpr int kWidth = RowTypes<E>::kWidth;
     E* to = row + column;
-    if (accumulate) add_parts(to, sum);
+    if (accumulate)
+      for (int k = 0; k < P; ++k)
+        result[k] = reducer.combine(load_part(to + k * kWidth), result[k]);
+    for (int k = 0; k < P; ++k) result[k] = reducer.finish(result[k]);
     if (stream != StreamUnit::kNone) {
-      stream_parts(to, sum, stream);
+      stream_parts(to, result, stream);
     } else {
-      for (int k = 0; k < P; ++k) store_part(to + k * kWidth, sum[k]);
+      for (int k = 0; k < P; ++k) store_part(to + k * kWidth, result[k]);
     }
   }
-  void put_some(int64_t column, const C* sum, int count) const {
-    for (int k = 0; k < count; ++k) {
-      E* to = row + (column + k) * column_stride;
-      store_element(to, accumulate ? load_element(to) + sum[k] : sum[k]);
-    }
+  GP_INLINE void put_one(int64_t column, C result) const {
+    E* to = row + column * column_stride;
+    if (accumulate) result = reducer.combine(load_element(to), result);
+    store_element(to, reducer.finish(result));
+  }
+  __attribute__((noinline)) void put_some(int64_t column, const C* result, int count) const {
+#pragma GCC unroll 1
+    for (int k = 0; k < count; ++k) put_one(column + k, result[k]);
   }
 };
 
-// A row of partial sums, in the compute type.
-template <class E>
-struct PartialRow {
+// A row of the output, or one of partial results in the compute type.
+template <class E, class Reducer>
+struct ResultRow {
   using C = typename RowTypes<E>::C;
   using V = typename RowTypes<E>::V;
 
-  C* row;
+  OutputRow<E, Reducer> output;
+  C* partial;  // null: the output
 
   template <int P>
-  GP_INLINE void put(int64_t column, V (&sum)[P]) const {
+  GP_INLINE void put(int64_t column, V (&result)[P]) const {
+    if (partial == nullptr) return output.put(column, result);
     for (int k = 0; k < P; ++k)
-      std::memcpy(row + column + k * RowTypes<E>::kWidth, &sum[k], sizeof(V));
+      std::memcpy(partial + column + k * RowTypes<E>::kWidth, &result[k], sizeof(V));
   }
-  void put_some(int64_t column, const C* sum, int count) const {
-    std::copy(sum, sum + count, row + column);
+  void put_some(int64_t column, const C* result, int count) const {
+    if (partial == nullptr) return output.put_some(column, result, count);
+    std::copy(result, result + count, partial + column);
   }
 };
 

@@ -1,30 +1,28 @@
-// segment_sum, unsorted_segment_sum, segment_sum_backward; and the segment sum that
+// segment_sum, unsorted_segment_sum, segment_sum_backward; and the reduction of rows by index that
 // embedding_backward is as well.
 #include "lanes/visit.h"
 #include "rows/row_gather.h"
-#include "rows/row_sum_of.h"
-#include "rows/scalar_sums.h"
+#include "rows/segment_reduction.h"
 #include "rows/segment_runs.h"
-#include "rows/segment_sum.h"
 
 namespace gradplan::rows {
 namespace {
 
 constexpr int64_t kTileBytes = 4096;     // columns of one task, so that wide rows are shared out
 constexpr int64_t kTaskBytes = 1 << 16;  // rows of one task at least
-constexpr int kMostBlocks = 8;           // of a long run that one task sums
-// Sums without sorting have a cost for every row, with it for every member.
+constexpr int kMostBlocks = 8;           // of a long run that one task reduces
+// Without sorting there is a cost for every row, with it for every member.
 constexpr int64_t kMostRowsPerScalar = 4;
 
 // Everything that is known when the plan is selected.
-struct BoundSum {
-  SegmentSum op;
+struct BoundReduction {
+  SegmentReduction op;
   Dtype element;
   int64_t members;  // N
   int64_t rows;     // S
   int64_t width;    // D
   IndexSort sort;
-  bool scalars = false;  // single elements, added without sorting
+  bool scalars = false;  // single elements, without sorting
   int64_t long_runs_at = 0;
   int64_t partial_at = 0;
   int64_t workspace_size = 0;
@@ -36,15 +34,15 @@ struct BoundSum {
   }
 };
 
-BoundSum plan_sum(const Problem& problem, const SegmentSum& op) {
+BoundReduction plan_reduction(const Problem& problem, const SegmentReduction& op) {
   const Shape& values = problem.shape[op.values];
   const int64_t n = values[0], rows = op.rule.range.rows, width = values[1];
-  BoundSum b{.op = op,
-             .element = problem.dtypes[op.values].front(),
-             .members = n,
-             .rows = rows,
-             .width = width,
-             .sort = IndexSort(n, rows)};
+  BoundReduction b{.op = op,
+                   .element = problem.dtypes[op.values].front(),
+                   .members = n,
+                   .rows = rows,
+                   .width = width,
+                   .sort = IndexSort(n, rows)};
   if (rows == 0 || width == 0) return b;
   const int64_t item = item_size(b.element);
   b.tiles = (width * item + kTileBytes - 1) / kTileBytes;
@@ -55,28 +53,22 @@ BoundSum plan_sum(const Problem& problem, const SegmentSum& op) {
 
   b.scalars = !op.sorted && width == 1 && rows <= kMostRowsPerScalar * n;
   if (b.scalars) {
-    b.workspace_size = visit_element(b.element, [&](auto* e) {
-      using E = std::remove_pointer_t<decltype(e)>;
-      return ScalarSums<ComputeOf<E>>::workspace_size(rows);
-    });
+    b.workspace_size = op.reducers.scalar_workspace(b.element, rows);
     return b;
   }
   b.long_runs_at = op.sorted ? 0 : (b.sort.workspace_size() + 63) / 64 * 64;
   const int64_t runs = n / kBatch;  // at most this many are longer than a batch
   b.partial_at = (b.long_runs_at + runs * int64_t(sizeof(LongRun)) + 63) / 64 * 64;
   const int64_t blocks = runs == 0 ? 0 : n / kRowBlock + runs;
-  b.workspace_size =
-      b.partial_at + visit_element(b.element, [&](auto* e) {
-        using E = std::remove_pointer_t<decltype(e)>;
-        return blocks * RowSumsOf<E>::partial_stride(width) * int64_t(sizeof(ComputeOf<E>));
-      });
+  const int64_t compute_size = b.element == Dtype::kF64 ? sizeof(double) : sizeof(float);
+  b.workspace_size = b.partial_at + blocks * partial_width(width) * compute_size;
   return b;
 }
 
 // All rows but the long runs, which it lists.
 template <class Source>
-void sum_short_runs(const BoundSum& b, const Source& source, int64_t members, int64_t row_stride,
-                    const RowSums& sums, LongRuns& long_runs) {
+void reduce_short_runs(const BoundReduction& b, const Source& source, int64_t members,
+                       int64_t row_stride, const RowReduction& kernel, LongRuns& long_runs) {
   const bool count_rows = !b.op.accumulate;
   const int64_t distance = members + (count_rows ? b.rows : 0);
   const int64_t bytes = distance * (b.width * item_size(b.element) + 16);
@@ -95,26 +87,26 @@ void sum_short_runs(const BoundSum& b, const Source& source, int64_t members, in
       for (int64_t member = from.member; member < to.member;) {
         member = fill_batch(source, member, to.member, members, row_stride, batch);
         if (batch.runs > 0) {
-          row = sums.write(batch, row, columns);
+          row = kernel.write(batch, row, columns);
           continue;
         }
         const int64_t key = source.key(member);
         const int64_t behind = lower_bound(source, member + kBatch, to.member, key + 1);
         if (tile == 0) long_runs.add({key, member, behind, 0});
-        if (count_rows) sums.zero(row, key, columns);
+        if (count_rows) kernel.empty(row, key, columns);
         row = key + 1;
         member = behind;
       }
-      if (count_rows) sums.zero(row, to.row, columns);
+      if (count_rows) kernel.empty(row, to.row, columns);
     }
-    sums.finish();
+    kernel.finish();
   });
 }
 
 // Blocks are independent, so one hot row does not wait on one thread.
 template <class Source>
-void sum_long_runs(const BoundSum& b, const Source& source, int64_t members, int64_t row_stride,
-                   const RowSums& sums, LongRun* run, int64_t runs) {
+void reduce_long_runs(const BoundReduction& b, const Source& source, int64_t members,
+                      int64_t row_stride, const RowReduction& kernel, LongRun* run, int64_t runs) {
   int64_t blocks = 0;
   for (int64_t r = 0; r < runs; ++r) {
     run[r].first_block = blocks;
@@ -140,7 +132,7 @@ void sum_long_runs(const BoundSum& b, const Source& source, int64_t members, int
         const int count = int(std::min(here * kRowBlock, r->end - begin));
         for (int i = 0; i < count + kAhead; ++i)
           offset[i] = source.position(std::min(begin + i, members - 1)) * row_stride;
-        sums.sum_blocks(offset, count, b.columns(task % b.tiles), block);
+        kernel.reduce_blocks(offset, count, b.columns(task % b.tiles), block);
         block += here;
       }
     }
@@ -149,56 +141,41 @@ void sum_long_runs(const BoundSum& b, const Source& source, int64_t members, int
   parallel_for(runs * b.tiles, grain, bytes / kRowBlock, [&](int64_t task, int64_t end) {
     for (; task < end; ++task) {
       const LongRun& r = run[task / b.tiles];
-      sums.fold(r.row, r.first_block, r.blocks(), b.columns(task % b.tiles));
+      kernel.fold(r.row, r.first_block, r.blocks(), b.columns(task % b.tiles));
     }
-    sums.finish();
+    kernel.finish();
   });
 }
 
 // `input` holds rows that the source's positions count: the values, or sorted copies of them.
 template <class Source>
-void sum_sorted(const BoundSum& b, const Source& source, int64_t members, const Operand& input,
-                const Operand& output, char* workspace) {
-  visit_element(b.element, [&](auto* e) {
-    using E = std::remove_pointer_t<decltype(e)>;
-    using C = ComputeOf<E>;
-    const RowSumsOf<E> sums(input, b.members, output, b.op.accumulate,
-                            reinterpret_cast<C*>(workspace + b.partial_at));
-    const RowSums& any = sums;
-    LongRuns long_runs{reinterpret_cast<LongRun*>(workspace + b.long_runs_at)};
-    sum_short_runs(b, source, members, input.stride[0], any, long_runs);
-    const int64_t runs = long_runs.count.load(std::memory_order_relaxed);
-    if (runs > 0) sum_long_runs(b, source, members, input.stride[0], any, long_runs.run, runs);
-  });
+void reduce_sorted(const BoundReduction& b, const Source& source, int64_t members,
+                   const Operand& input, const Operand& output, char* workspace) {
+  const auto kernel =
+      b.op.reducers.rows(input, b.members, output, b.op.accumulate, workspace + b.partial_at);
+  LongRuns long_runs{reinterpret_cast<LongRun*>(workspace + b.long_runs_at)};
+  reduce_short_runs(b, source, members, input.stride[0], *kernel, long_runs);
+  const int64_t runs = long_runs.count.load(std::memory_order_relaxed);
+  if (runs > 0) reduce_long_runs(b, source, members, input.stride[0], *kernel, long_runs.run, runs);
 }
 
 template <class K, class I>
-void sort_and_sum(const BoundSum& b, const IndexView<I>& ids, const Operand& input,
-                  const Operand& output, char* workspace) {
+void sort_and_reduce(const BoundReduction& b, const IndexView<I>& ids, const Operand& input,
+                     const Operand& output, char* workspace) {
   const auto key_of = [ids, range = b.op.rule.range](int64_t i) {
     const int64_t id = ids[i];
     return K(range.selects(id) ? id : range.rows);
   };
   int64_t kept = 0;
   auto* entry = b.sort.run<K>(key_of, [](int64_t i) { return K(i); }, workspace, kept);
-  sum_sorted(b, SortedPositions<K>{entry}, kept, input, output, workspace);
+  reduce_sorted(b, SortedPositions<K>{entry}, kept, input, output, workspace);
 }
 
 template <class I>
-void sum_scalars(const BoundSum& b, const IndexView<I>& ids, const Operand& input,
-                 const Operand& output, char* workspace) {
-  visit_element(b.element, [&](auto* e) {
-    using E = std::remove_pointer_t<decltype(e)>;
-    ScalarSums<ComputeOf<E>>(workspace, b.rows)
-        .template run<E>(input, ids, b.op.rule.range.padding, output, b.op.accumulate);
-  });
-}
-
-template <class I>
-void run_sum(const BoundSum& b, const Operand* operands, char* workspace) {
+void run_reduction(const BoundReduction& b, const Operand* operands, char* workspace) {
   const IndexView<I> ids(operands[b.op.ids]);
   const Operand& input = operands[b.op.values];
-  const Operand& output = operands[b.op.sums];
+  const Operand& output = operands[b.op.results];
   if (b.op.sorted) check_sorted(b.op.rule, ids);
   check_bounds(b.op.rule, ids);
   if (b.rows == 0 || b.width == 0) return;
@@ -206,22 +183,24 @@ void run_sum(const BoundSum& b, const Operand* operands, char* workspace) {
     const SortedIds<I> all{ids, 0};
     const int64_t first = lower_bound(all, 0, b.members, 0);
     const int64_t last = lower_bound(all, first, b.members, b.rows);
-    sum_sorted(b, SortedIds<I>{ids, first}, last - first, input, output, workspace);
+    reduce_sorted(b, SortedIds<I>{ids, first}, last - first, input, output, workspace);
   } else if (b.scalars) {
-    sum_scalars(b, ids, input, output, workspace);
+    b.op.reducers.scalars(input, operands[b.op.ids], b.op.rule.range.padding, output,
+                          b.op.accumulate, workspace);
   } else if (b.sort.narrow()) {
-    sort_and_sum<uint32_t>(b, ids, input, output, workspace);
+    sort_and_reduce<uint32_t>(b, ids, input, output, workspace);
   } else {
-    sort_and_sum<uint64_t>(b, ids, input, output, workspace);
+    sort_and_reduce<uint64_t>(b, ids, input, output, workspace);
   }
 }
 
 BoundKernel bind_sum(const Problem& problem, bool sorted) {
-  return bind_segment_sum(problem, {.values = problem.at("input"),
-                                    .ids = problem.at("segment_ids"),
-                                    .sums = problem.at("output"),
-                                    .rule = index_rule(problem, "segment_ids", "output"),
-                                    .sorted = sorted});
+  return bind_segment_reduction(problem, {.values = problem.at("input"),
+                                          .ids = problem.at("segment_ids"),
+                                          .results = problem.at("output"),
+                                          .rule = index_rule(problem, "segment_ids", "output"),
+                                          .reducers = row_sums(),
+                                          .sorted = sorted});
 }
 
 BoundKernel bind_backward(const Problem& problem) {
@@ -233,12 +212,12 @@ BoundKernel bind_backward(const Problem& problem) {
 
 }  // namespace
 
-BoundKernel bind_segment_sum(const Problem& problem, SegmentSum op) {
-  BoundSum bound = plan_sum(problem, std::move(op));
+BoundKernel bind_segment_reduction(const Problem& problem, SegmentReduction op) {
+  BoundReduction bound = plan_reduction(problem, std::move(op));
   const int64_t workspace_size = bound.workspace_size;
   return {[b = std::move(bound)](const Operand* operands, char* workspace) {
             visit_index(operands[b.op.ids].dtype, [&](auto* i) {
-              run_sum<std::remove_pointer_t<decltype(i)>>(b, operands, workspace);
+              run_reduction<std::remove_pointer_t<decltype(i)>>(b, operands, workspace);
             });
           },
           workspace_size};

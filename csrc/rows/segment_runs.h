@@ -5,7 +5,7 @@
 
 #include "rows/index_check.h"
 #include "rows/index_sort.h"
-#include "rows/row_sum.h"
+#include "rows/row_reduction.h"
 
 namespace gradplan::rows {
 

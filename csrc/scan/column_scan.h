@@ -30,7 +30,7 @@ struct ColumnStrip {
   alignas(64) E staged[kRows][kStripColumns];  // results
 
   ColumnStrip(const PrefixOperation<E>& op, int64_t columns) : op(op), columns(columns) {
-    for (C* carry : {local[0], c1, c2, c3}) reset(carry);
+    for (C* carry : {local[0], c1, c2, c3}) std::fill_n(carry, kStripColumns, op.identity);
   }
 
   // The next rows of the scan, `count` of them (1 or kRows, and then from a multiple of it on).
@@ -49,22 +49,10 @@ struct ColumnStrip {
         std::memcpy(static_cast<void*>(y + r * y_step), staged[r], size_t(columns) * sizeof(E));
     }
     position += count;
-    if (position % kGroup == 0) {
-      op.add(c1, local[now], columns);
-      reset(local[now]);
-    }
-    if (position % kBlock == 0) {
-      op.add(c2, c1, columns);
-      reset(c1);
-    }
-    if (position % kChunk == 0) {
-      op.add(c3, c2, columns);
-      reset(c2);
-    }
+    if (position % kGroup == 0) op.take_over(c1, local[now], columns);
+    if (position % kBlock == 0) op.take_over(c2, c1, columns);
+    if (position % kChunk == 0) op.take_over(c3, c2, columns);
   }
-
- private:
-  void reset(C* carry) { std::fill_n(carry, kStripColumns, op.identity); }
 };
 
 // Columns that lie side by side in both tensors, in runs that are worth it.

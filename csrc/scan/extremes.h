@@ -24,8 +24,9 @@ struct ExtremeKernel final : SweepKernelOf<C, ExtremeState<C>> {
     this->of(state).extreme = Op::template identity<V>();
   }
   void square(void* state, Square<C>* squares, int64_t, int count, int64_t) const override {
-    V& extreme = this->of(state).extreme;
+    V extreme = this->of(state).extreme;
     for (int i = 0; i < count; ++i) extreme = Op::apply(extreme, squares[0].get(i));
+    this->of(state).extreme = extreme;
   }
   void end(void* state, const LaneRange& range, int64_t lane, int lanes) const override {
     store_used(this->of(state).extreme, extremes + range.id(lane), lanes);
@@ -47,10 +48,10 @@ void chain_extremes(const Cut& cut, C* extremes, bool descending) {
   }
 }
 
-template <class Op, class E>
-void find_extremes(const Geometry<E>& x, const Cut& cut, ComputeOf<E>* extremes, bool descending) {
-  const ExtremeKernel<ComputeOf<E>, Op> kernel(extremes);
-  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep(kernel, x, r); });
+template <class Op, class C>
+void find_extremes(const RowTensors& x, const Cut& cut, C* extremes, bool descending) {
+  const ExtremeKernel<C, Op> kernel(extremes);
+  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep<C>(kernel, x, r); });
   chain_extremes<Op>(cut, extremes, descending);
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "lanes/exp_log.h"
-#include "lanes/operations.h"
 #include "lanes/mask_bits.h"
+#include "lanes/operations.h"
 #include "scan/extremes.h"
 #include "scan/recurrence.h"
 
@@ -181,14 +181,13 @@ int64_t log_scan_workspace(int64_t rows, int64_t n) {
   return recurrence_workspace<C>(Cut::of(rows, n));
 }
 
-template <class E>
-void log_scan(const Geometry<E>& geometry, char* workspace) {
-  using C = ComputeOf<E>;
-  const Cut cut = Cut::of(geometry.rows, geometry.n);
+template <class C>
+void log_scan(const RowTensors& tensors, char* workspace) {
+  const Cut cut = Cut::of(tensors.rows, tensors.n);
   if (cut.empty()) return;
   const RecurrenceCarries<C> carries(workspace, cut);
-  if (!cut.whole()) find_extremes<Maximum>(geometry.only(1), cut, carries.memory, false);
-  run_recurrence(LogScanPolicy<C>{}, geometry, cut, &carries);
+  if (!cut.whole()) find_extremes<Maximum>(tensors.only(1), cut, carries.memory, false);
+  run_recurrence(LogScanPolicy<C>{}, tensors, cut, &carries);
 }
 
 }  // namespace gradplan::scan

@@ -27,7 +27,7 @@ template <class C>
 struct BatchBlocks {
   Square<C> local[kMostBlocks];  // [place in the group][lane], and blocks, all as in memory
   alignas(64) C c1[kMostBlocks][kLanes];
-  C c2[kMostBlocks], c3[kMostBlocks];
+  C c2[kMostBlocks];  // c3 is that of the carry: a batch lies in one chunk
   int count;
 };
 
@@ -38,10 +38,12 @@ using NativeMask = Native<IntOf<C>>;
 template <class E>
 struct RowOperation {
   using C = ComputeOf<E>;
-  // The scans inside of 16 groups of 16. Sets bits of `met_nan` where a NaN would get lost.
-  void (*scan_groups[2])(const E* x, Square<C>& local, NativeMask<C>& met_nan);
-  // Finds c1, c2 and c3 of every block. The hasty one returns false where a NaN may come up.
-  bool (*chain[2])(BatchBlocks<C>& blocks, BatchCarry<C>& carry, const int* lane_of_group);
+  // The scans inside of the 16 groups of `count` blocks. Sets bits of `met_nan` where a NaN would
+  // get lost.
+  void (*scan_groups[2])(const E* x, int count, Square<C>* local, NativeMask<C>& met_nan);
+  // Finds c1 and c2 of every block, and the next carry. The hasty one returns false where a NaN may
+  // come up.
+  bool (*chain[2])(BatchBlocks<C>& blocks, BatchCarry<C>& carry);
 };
 
 template <class E>
@@ -53,12 +55,14 @@ struct PrefixOperation {
   C identity;
   C (*apply)(C, C);
   RowOperation<E> rows[2];  // [reverse]
-  // y = c3 o (c2 o (c1 o local)) of a block; the careful one has a c3, as has the third.
-  void (*emit[3])(const Square<C>& local, const C* c1, C c2, C c3, E* y);
+  // y = c3 o (c2 o (c1 o local)) of `count` blocks from `first` on, one behind the other; the
+  // careful one has a c3, as has the third.
+  void (*emit[3])(const BatchBlocks<C>& blocks, int first, int count, C c3, E* y);
   // The next rows of columns: one carefully, two carefully, two hastily without a c3 and with one.
   bool (*columns[4])(ColumnStrip<E>& strip, const E* x, int64_t step, int64_t ahead);
-  void (*add)(C* carry, const C* more, int64_t count);  // by 16 of them
-  void (*sweep)(const Geometry<E>& geometry, char* workspace);
+  // carry o more, which starts anew; by 16 of them.
+  void (*take_over)(C* carry, C* more, int64_t count);
+  void (*sweep)(const RowTensors& tensors, char* workspace);
 };
 
 template <class Op, class E>

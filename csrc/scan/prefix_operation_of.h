@@ -8,10 +8,12 @@
 namespace gradplan::scan {
 
 template <class C, class Op>
-void add_lanes(C* carry, const C* more, int64_t count) {
+void take_over_lanes(C* carry, C* more, int64_t count) {
   using V = Lanes<C>;
-  for (int64_t at = 0; at < count; at += kLanes)
+  for (int64_t at = 0; at < count; at += kLanes) {
     Op::apply(V::load(carry + at), V::load(more + at)).store(carry + at);
+    Op::template identity<V>().store(more + at);
+  }
 }
 
 template <class Op, class E>
@@ -28,8 +30,8 @@ PrefixOperation<E> prefix_operation() {
                       &scan_column_rows<E, Op, 2, false, true>,
                       &scan_column_rows<E, Op, 2, true, false>,
                       &scan_column_rows<E, Op, 2, true, true>},
-          .add = &add_lanes<C, Op>,
-          .sweep = &sweep_prefix<Op, E>};
+          .take_over = &take_over_lanes<C, Op>,
+          .sweep = &sweep_prefix<Op, C>};
 }
 
 #define GP_PREFIX_OPERATION(Op)                                  \

@@ -53,13 +53,12 @@ struct PrefixKernel final : SweepKernelOf<C, PrefixState<C>> {
   // False if hasty arithmetic met a NaN: then nothing has changed but the output square.
   template <bool Hasty>
   GP_INLINE bool scan(State& s, Square<C>* squares) const {
-    V local;
+    V local = Op::template identity<V>();
     const V c1 = s.c1, c2 = s.c2, c3 = s.c3;
     MaskOf<V> met_nan(IntOf<C>(0));
-#pragma GCC unroll 16
+#pragma GCC unroll 4
     for (int i = 0; i < kLanes; ++i) {
-      const V x = squares[0].get(i);
-      local = i == 0 ? x : apply<Hasty>(local, x);
+      local = apply<Hasty>(local, squares[0].get(i));
       if constexpr (Emit) {
         const V y = apply<Hasty>(c3, apply<Hasty>(c2, apply<Hasty>(c1, local)));
         if constexpr (Hasty) met_nan = met_nan | (y != y);
@@ -125,12 +124,11 @@ void chain_prefix(const Cut& cut, const PrefixCarries<C>& carries, int64_t from,
   }
 }
 
-template <class Op, class E>
-void sweep_prefix(const Geometry<E>& geometry, char* workspace) {
-  using C = ComputeOf<E>;
-  const Cut cut = Cut::of(geometry.rows, geometry.n);
+template <class Op, class C>
+void sweep_prefix(const RowTensors& tensors, char* workspace) {
+  const Cut cut = Cut::of(tensors.rows, tensors.n);
   if (cut.whole()) {
-    sweep(PrefixKernel<C, Op, true>(), geometry, {cut.rows, 0, 1, cut.n, cut.n});
+    sweep<C>(PrefixKernel<C, Op, true>(), tensors, {cut.rows, 0, 1, cut.n, cut.n});
     return;
   }
   const int64_t ids = cut.ids();
@@ -142,17 +140,17 @@ void sweep_prefix(const Geometry<E>& geometry, char* workspace) {
   const bool by_chunk = cut.piece == kChunk;
   const PrefixKernel<C, Op, false> summarise(&carries, by_chunk);
   const PrefixKernel<C, Op, true> emit(&carries, by_chunk);
-  const Geometry<E> input = geometry.only(1);
-  const int64_t span = span_pieces(cut, sizeof(E));
+  const RowTensors input = tensors.only(1);
+  const int64_t span = span_pieces(cut, tensors.item());
   for (int64_t from = 0; from < cut.pieces(); from += span) {
     const int64_t to = std::min(from + span, cut.pieces());
     cut.ranges(from, std::min(to, cut.full()),
-               [&](const LaneRange& r) { sweep(summarise, input, r); });
+               [&](const LaneRange& r) { sweep<C>(summarise, input, r); });
     {
       FloatEnvironment environment;
       chain_prefix<Op>(cut, carries, from, to);
     }
-    cut.ranges(from, to, [&](const LaneRange& r) { sweep(emit, geometry, r); });
+    cut.ranges(from, to, [&](const LaneRange& r) { sweep<C>(emit, tensors, r); });
   }
 }
 

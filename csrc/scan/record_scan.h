@@ -60,16 +60,19 @@ struct MarkKernel final : SweepKernelOf<C, MarkState<C>> {
   void square(void* state, Square<C>* squares, int64_t step, int count,
               int64_t length) const override {
     MarkState<C>& s = this->of(state);
+    V m = s.extreme;
+    uint16_t* marks = s.marks + (length - 1 - step);
     for (int i = 0; i < count; ++i) {
-      const V x = squares[0].get(i), m = s.extreme;
+      const V x = squares[0].get(i);
       const auto nan = x != x;
       const auto record =
           ties_last ? nan | (x == m) | Op::beats(x, m) : (nan & (m == m)) | Op::beats(x, m);
-      s.extreme = Op::apply(m, x);
+      m = Op::apply(m, x);
       uint16_t bits = mask_bits(record);
       if (step + i == 0) bits |= s.first;
-      s.marks[length - 1 - (step + i)] = bits;
+      marks[-i] = bits;
     }
+    s.extreme = m;
   }
 };
 
@@ -126,10 +129,11 @@ struct RecordPolicy {
   void square(State& s, Square<C>* squares, int64_t step, int count, bool first) const {
     using V = Lanes<C>;
     const V nothing = V(C(-0.0));
+    const uint16_t* marks = s.memory.marks + step;
     V t = s.t, l = s.l, passes = s.gain.passes;
     for (int i = 0; i < count; ++i) {
       const V dy = squares[0].get(i);
-      const auto record = mask_of_bits<IntOf<C>>(s.memory.marks[step + i]);
+      const auto record = mask_of_bits<IntOf<C>>(marks[i]);
       if constexpr (Emit) {
         // Nothing has come in where has_t is false: t is -0.0 there.
         const V sum = dy + t;
@@ -161,24 +165,23 @@ int64_t record_scan_workspace(int64_t rows, int64_t n) {
 }
 
 // Operands: x, dy, dx, from the end.
-template <class Op, class E>
-void record_scan(const Geometry<E>& geometry, bool ties_last, char* workspace) {
-  using C = ComputeOf<E>;
-  const Cut cut = Cut::of(geometry.rows, geometry.n);
+template <class C, class Op>
+void record_scan(const RowTensors& tensors, bool ties_last, char* workspace) {
+  const Cut cut = Cut::of(tensors.rows, tensors.n);
   if (cut.empty()) return;
   const int64_t carry_bytes = recurrence_workspace<C>(cut);
   const Marks marks{reinterpret_cast<uint16_t*>(workspace + carry_bytes), cut.piece,
                     (cut.rows * cut.full() + kLanes - 1) / kLanes};
   const RecurrenceCarries<C> carries(workspace, cut);
-  const Geometry<E> x = geometry.only(1);
+  const RowTensors x = tensors.only(1);
   const C* extremes = nullptr;
   if (!cut.whole()) {
     find_extremes<Op>(x, cut, carries.memory, true);
     extremes = carries.memory;
   }
   const MarkKernel<C, Op> mark(marks, extremes, cut.pieces() - 1, ties_last);
-  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep(mark, x, r, Walk::kBackwards); });
-  run_recurrence(RecordPolicy<C>{marks}, geometry.only(2, 1), cut, &carries);
+  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep<C>(mark, x, r, Walk::kBackwards); });
+  run_recurrence(RecordPolicy<C>{marks}, tensors.only(2, 1), cut, &carries);
 }
 
 }  // namespace gradplan::scan

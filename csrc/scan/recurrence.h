@@ -197,15 +197,15 @@ void chain_recurrence(const Cut& cut, const RecurrenceCarries<C>& carries, int64
 }
 
 // Operands: the policy's inputs, then the output. `carries` may be null if the rows are whole.
-template <class E, class Policy>
-void run_recurrence(const Policy& policy, const Geometry<E>& geometry, const Cut& cut,
-                    const RecurrenceCarries<ComputeOf<E>>* carries) {
-  using C = ComputeOf<E>;
+template <class Policy>
+void run_recurrence(const Policy& policy, const RowTensors& tensors, const Cut& cut,
+                    const RecurrenceCarries<typename Policy::C>* carries) {
+  using C = typename Policy::C;
   if (cut.empty()) return;
   const bool by_chunk = cut.piece == kChunk;
   const Recurrence<Policy, true> emit(policy, cut.whole() ? nullptr : carries, by_chunk, cut.n);
   if (cut.whole()) {
-    sweep(emit, geometry, {cut.rows, 0, 1, cut.n, cut.n});
+    sweep<C>(emit, tensors, {cut.rows, 0, 1, cut.n, cut.n});
     return;
   }
   for (int64_t row = 0; row < cut.rows; ++row) {
@@ -213,19 +213,19 @@ void run_recurrence(const Policy& policy, const Geometry<E>& geometry, const Cut
     carries->has[row] = 0;
   }
   const Recurrence<Policy, false> summarise(policy, carries, by_chunk, cut.n);
-  const Geometry<E> inputs = geometry.only(Policy::kSummaryInputs);
+  const RowTensors inputs = tensors.only(Policy::kSummaryInputs);
   const int64_t per_chunk = kChunk / cut.piece;
   const int64_t span =
-      (span_pieces(cut, geometry.operands * sizeof(E)) + per_chunk - 1) / per_chunk * per_chunk;
+      (span_pieces(cut, tensors.operands * tensors.item()) + per_chunk - 1) / per_chunk * per_chunk;
   for (int64_t from = 0; from < cut.pieces(); from += span) {
     const int64_t to = std::min(from + span, cut.pieces());
     cut.ranges(from, std::min(to, cut.full()),
-               [&](const LaneRange& r) { sweep(summarise, inputs, r); });
+               [&](const LaneRange& r) { sweep<C>(summarise, inputs, r); });
     {
       FloatEnvironment environment;
       chain_recurrence<Policy>(cut, *carries, from, to);
     }
-    cut.ranges(from, to, [&](const LaneRange& r) { sweep(emit, geometry, r); });
+    cut.ranges(from, to, [&](const LaneRange& r) { sweep<C>(emit, tensors, r); });
   }
 }
 

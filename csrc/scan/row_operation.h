@@ -23,8 +23,19 @@ struct RowArithmetic {
   }
 
   template <bool Reverse>
-  static void scan_groups(const E* x, Square<C>& local, NativeMask<C>& met_nan) {
-    if constexpr (kIsWord<E>) return scan_word_groups<Reverse>(x, local, met_nan);
+  static void scan_groups(const E* x, int count, Square<C>* local, NativeMask<C>& met_nan) {
+    NativeMask<C> nan{};
+    for (int b = 0; b < count; ++b) {
+      if constexpr (kIsWord<E>)
+        scan_word_groups<Reverse>(x + b * kBlock, local[b], nan);
+      else
+        scan_block_groups<Reverse>(x + b * kBlock, local[b], nan);
+    }
+    met_nan |= nan;
+  }
+
+  template <bool Reverse>
+  GP_INLINE static void scan_block_groups(const E* x, Square<C>& local, NativeMask<C>& met_nan) {
     for (int lane = 0; lane < kLanes; lane += W) {
       Part running;
       for (int k = 0; k < kLanes; k += W) {
@@ -82,8 +93,17 @@ struct RowArithmetic {
   }
 
   template <bool HasC3>
-  static void emit(const Square<C>& local, const C* c1, C c2, C c3, E* y) {
-    if constexpr (kIsWord<E>) return emit_words<HasC3>(local, c1, c2, c3, y);
+  static void emit(const BatchBlocks<C>& blocks, int first, int count, C c3, E* y) {
+    for (int b = first; b < first + count; ++b, y += kBlock) {
+      if constexpr (kIsWord<E>)
+        emit_words<HasC3>(blocks.local[b], blocks.c1[b], blocks.c2[b], c3, y);
+      else
+        emit_block<HasC3>(blocks.local[b], blocks.c1[b], blocks.c2[b], c3, y);
+    }
+  }
+
+  template <bool HasC3>
+  GP_INLINE static void emit_block(const Square<C>& local, const C* c1, C c2, C c3, E* y) {
     const Part v2 = c2 - Part{}, v3 = c3 - Part{};
     for (int lane = 0; lane < kLanes; lane += W) {
       const Part v1 = *reinterpret_cast<const Part*>(c1 + lane);
@@ -100,29 +120,35 @@ struct RowArithmetic {
   }
 };
 
-template <class C, class Op, bool Reverse, bool Hasty>
-bool chain_blocks(BatchBlocks<C>& blocks, BatchCarry<C>& carry, const int* lane_of_group) {
+// Groups are lanes in the order of ElementLanes<E>. E is the compute type wherever that is the
+// same, so that elements share it.
+template <class E, class Op, bool Reverse, bool Hasty>
+bool chain_blocks(BatchBlocks<ComputeOf<E>>& blocks, BatchCarry<ComputeOf<E>>& carry) {
+  using C = ComputeOf<E>;
   bool ordinary = true;
   C total[kMostBlocks];
-  const auto chain = [&](int b, int groups) GP_INLINE_LAMBDA {
-    const C* edge = blocks.local[b].at[Reverse ? 0 : kLanes - 1];
+  const auto chain = [&](const C* __restrict edge, C* __restrict c1, int groups) GP_INLINE_LAMBDA {
+    C running;
     for (int start = 0; start < kLanes; start += groups) {
-      C running = Op::template identity<C>();
+      running = Op::template identity<C>();
       for (int i = start; i < start + groups; ++i) {
-        const int lane = lane_of_group[Reverse ? kLanes - 1 - i : i];
-        blocks.c1[b][lane] = running;
+        const int lane = ElementLanes<E>::kLaneOf[Reverse ? kLanes - 1 - i : i];
+        c1[lane] = running;
         running = apply_either<Op, Hasty>(running, edge[lane]);
       }
       if constexpr (Hasty) ordinary = ordinary && running == running;
-      total[b] = running;
     }
+    return running;
   };
   const bool short_rows = carry.groups < kLanes;
-  for (int b = 0; b < blocks.count; ++b) short_rows ? chain(b, carry.groups) : chain(b, kLanes);
+  for (int b = 0; b < blocks.count; ++b) {
+    const C* edge = blocks.local[b].at[Reverse ? 0 : kLanes - 1];
+    total[b] =
+        short_rows ? chain(edge, blocks.c1[b], carry.groups) : chain(edge, blocks.c1[b], kLanes);
+  }
   for (int i = 0; i < blocks.count; ++i) {
     const int b = Reverse ? blocks.count - 1 - i : i;
     blocks.c2[b] = carry.c2;
-    blocks.c3[b] = carry.c3;
     if (short_rows) continue;
     if constexpr (Hasty) ordinary = ordinary && Op::harmless(carry.c2) && Op::harmless(carry.c3);
     carry.c2 = Op::apply(carry.c2, total[b]);
@@ -137,11 +163,11 @@ bool chain_blocks(BatchBlocks<C>& blocks, BatchCarry<C>& carry, const int* lane_
 
 template <class E, class Op, bool Reverse>
 RowOperation<E> row_operation() {
-  using C = ComputeOf<E>;
+  using Order = std::conditional_t<ElementLanes<E>::kPaired, E, ComputeOf<E>>;
   using Careful = RowArithmetic<E, Op, !Op::kCares>;
   using Hasty = RowArithmetic<E, Op, true>;
   return {{&Careful::template scan_groups<Reverse>, &Hasty::template scan_groups<Reverse>},
-          {&chain_blocks<C, Op, Reverse, false>, &chain_blocks<C, Op, Reverse, true>}};
+          {&chain_blocks<Order, Op, Reverse, false>, &chain_blocks<Order, Op, Reverse, true>}};
 }
 
 }  // namespace gradplan::scan

@@ -4,7 +4,6 @@
 
 #include <bit>
 
-#include "lanes/element_lanes.h"
 #include "lanes/mask_bits.h"
 #include "memory/ordered_carry.h"
 #include "memory/streams.h"
@@ -74,35 +73,43 @@ class RowScan {
     BatchBlocks<C> blocks;
     blocks.count = batch.blocks;
     NativeMask<C> met_nan{};
-    for (int b = 0; b < batch.blocks; ++b) {
-      const int64_t first = batch.first(b), last = batch.last(b);
-      const E* x = batch.x + batch.begin(b);
+    // One block may be short: the last one of the scan.
+    const bool has_short = batch.count % kBlock != 0;
+    const int short_block = has_short ? (reverse_ ? 0 : batch.blocks - 1) : -1;
+    const int first_full = has_short && reverse_, full = batch.blocks - has_short;
+    op.scan_groups[hasty](batch.x + batch.begin(first_full), full, blocks.local + first_full,
+                          met_nan);
+    if (has_short) {
       alignas(64) E padded[kBlock];
-      if (last - first < kBlock) {
-        for (E& e : padded) store_element(&e, C(1));
-        std::copy(x + first, x + last, padded + first);
-        x = padded;
-      }
-      op.scan_groups[hasty](x, blocks.local[b], met_nan);
+      for (E& e : padded) store_element(&e, C(1));
+      const int64_t first = batch.first(short_block), last = batch.last(short_block);
+      const E* x = batch.x + batch.begin(short_block);
+      std::copy(x + first, x + last, padded + first);
+      op.scan_groups[hasty](padded, 1, blocks.local + short_block, met_nan);
     }
-    // Words may have their groups in another order.
-    if (!op.chain[hasty](blocks, carry, ElementLanes<E>::kLaneOf.data()) ||
-        (hasty && any_bit(met_nan)))
-      return false;
+    const C c3 = carry.c3;
+    if (!op.chain[hasty](blocks, carry) || (hasty && any_bit(met_nan))) return false;
     if (batch.y == nullptr) return true;
-    for (int b = 0; b < batch.blocks; ++b) {
+    const auto emit = op_.emit[!hasty ? 0 : bits_equal(c3, op_.identity) ? 1 : 2];
+    constexpr int kTogether = 4;
+    for (int b = 0; b < batch.blocks;) {
+      const bool direct = !batch.stream && b != short_block;
+      const int behind = direct && b < short_block ? short_block : batch.blocks;
+      const int count = direct ? std::min(kTogether, behind - b) : 1;
+      if (batch.next) prefetch_run(batch.next + b * kBlock, count * kBlock);
       const int64_t first = batch.first(b), last = batch.last(b);
-      if (batch.next) prefetch_run(batch.next + b * kBlock, kBlock);
-      alignas(64) E staged[kBlock];
       E* y = batch.y + (batch.begin(b) + first);
-      const bool direct = !batch.stream && last - first == kBlock;
-      const bool has_c3 = !bits_equal(blocks.c3[b], op_.identity);
-      op_.emit[!hasty ? 0 : 1 + has_c3](blocks.local[b], blocks.c1[b], blocks.c2[b], blocks.c3[b],
-                                        direct ? y : staged);
-      if (batch.stream)
-        batch.stream->put(staged + first, y, last - first);
-      else if (!direct)
-        std::copy(staged + first, staged + last, y);
+      if (direct) {
+        emit(blocks, b, count, c3, y);
+      } else {
+        alignas(64) E staged[kBlock];
+        emit(blocks, b, 1, c3, staged);
+        if (batch.stream)
+          batch.stream->put(staged + first, y, last - first);
+        else
+          std::copy(staged + first, staged + last, y);
+      }
+      b += count;
     }
     return true;
   }

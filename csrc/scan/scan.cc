@@ -17,12 +17,12 @@ BoundKernel bind_scan(const Problem& problem) {
   if (kind != "logcumsumexp")
     return bind_prefix_scan(kind, problem.element(), shape, axis, reverse, 0, 1);
   const auto [rows, n] = rows_and_length(shape, axis);
-  return visit_element(problem.element(), [&, rows = rows, n = n](auto* tag) -> BoundKernel {
-    using E = std::remove_pointer_t<decltype(tag)>;
+  return visit_compute(problem.element(), [&, rows = rows, n = n](auto* tag) -> BoundKernel {
+    using C = std::remove_pointer_t<decltype(tag)>;
     return {[=](const Operand* t, char* workspace) {
-              log_scan<E>(Geometry<E>({&t[0], &t[1]}, axis, reverse), workspace);
+              log_scan<C>(RowTensors({&t[0], &t[1]}, axis, reverse), workspace);
             },
-            log_scan_workspace<ComputeOf<E>>(rows, n)};
+            log_scan_workspace<C>(rows, n)};
   });
 }
 

@@ -223,22 +223,21 @@ BoundKernel bind_scan_backward(const Problem& problem) {
   const int dy = problem.at("dy"), x = problem.at("x"), y = problem.at("y"), dx = problem.at("dx");
   if (kind == "cumsum")
     return bind_prefix_scan(kind, problem.element(), shape, axis, !reverse, dy, dx);
-  return visit_element(problem.element(), [&, rows = rows, n = n](auto* tag) -> BoundKernel {
-    using E = std::remove_pointer_t<decltype(tag)>;
-    using C = ComputeOf<E>;
+  return visit_compute(problem.element(), [&, rows = rows, n = n](auto* tag) -> BoundKernel {
+    using C = std::remove_pointer_t<decltype(tag)>;
     const Cut cut = Cut::of(rows, n);
     const auto recurrence = [&](auto policy, int second, int third) -> BoundKernel {
       return {[=](const Operand* t, char* workspace) {
                 const RecurrenceCarries<C> carries(workspace, cut);
-                const Geometry<E> geometry({&t[dy], &t[second], &t[third], &t[dx]}, axis, !reverse);
-                run_recurrence(policy, geometry, cut, &carries);
+                const RowTensors tensors({&t[dy], &t[second], &t[third], &t[dx]}, axis, !reverse);
+                run_recurrence(policy, tensors, cut, &carries);
               },
               recurrence_workspace<C>(cut)};
     };
     const auto records = [&](auto op) -> BoundKernel {
       return {[=](const Operand* t, char* workspace) {
-                const Geometry<E> geometry({&t[x], &t[dy], &t[dx]}, axis, !reverse);
-                record_scan<decltype(op)>(geometry, last, workspace);
+                const RowTensors tensors({&t[x], &t[dy], &t[dx]}, axis, !reverse);
+                record_scan<C, decltype(op)>(tensors, last, workspace);
               },
               record_scan_workspace<C>(rows, n)};
     };

@@ -13,30 +13,30 @@ namespace {
 constexpr int kStrip = 64;
 
 template <class E>
-struct Views : LaneInputs<ComputeOf<E>> {
-  LaneView<E> of[kMostOperands];
+struct GroupInputs final : LaneInputs<ComputeOf<E>> {
+  const LaneView<E>* views;
+
+  explicit GroupInputs(const LaneView<E>* views) : views(views) {}
 
   void read(int input, int64_t step, unsigned wanted,
             ComputeOf<E> (&lanes)[kLanes]) const override {
-    const LaneView<E>& view = of[input];
+    const LaneView<E>& view = views[input];
     for (int l = 0; l < kLanes; ++l)
       if (wanted >> l & 1) lanes[l] = load_element(view.lane[l] + step * view.step);
   }
 };
 
-}  // namespace
-
 template <class E>
-void sweep(const SweepKernel<ComputeOf<E>>& kernel, const Geometry<E>& geometry,
-           const LaneRange& range, Walk walk) {
+void sweep_of(const SweepKernel<ComputeOf<E>>& kernel, const RowTensors& tensors,
+              const LaneRange& range, Walk walk) {
   using C = ComputeOf<E>;
   const int inputs = kernel.inputs, outputs = kernel.outputs, operands = inputs + outputs;
   const int64_t lanes = range.lanes();
   const int64_t groups = (lanes + kLanes - 1) / kLanes;
   if (groups == 0 || range.length == 0) return;
-  const bool large = outputs > 0 && geometry.bytes() >= kStreamBytes;
+  const bool large = outputs > 0 && tensors.bytes() >= kStreamBytes;
   const bool columns =
-      !geometry.outer.extent.empty() && geometry.outer.stride.back()[operands - 1] == 1;
+      !tensors.outer.extent.empty() && tensors.outer.stride.back()[operands - 1] == 1;
   const int64_t share = (groups + 2 * num_threads() - 1) / (2 * num_threads());
   const int strip = columns ? int(std::min<int64_t>(kStrip, share)) : 1;
   const int64_t strips = (groups + strip - 1) / strip;
@@ -46,7 +46,8 @@ void sweep(const SweepKernel<ComputeOf<E>>& kernel, const Geometry<E>& geometry,
   parallel_for(strips, grain, strip_bytes * strips, [&](int64_t begin, int64_t end) {
     alignas(64) char states[kStrip * kMostStateBytes];
     const auto state = [&](int g) { return states + g * kernel.state_size; };
-    Views<E> views[kStrip];
+    LaneView<E> views[kStrip * kMostOperands];
+    const auto views_of = [&](int g) { return views + g * operands; };
     Square<C> squares[kMostOperands];
     LineWriter<E> writer;
     for (int64_t s = begin; s < end; ++s) {
@@ -54,19 +55,32 @@ void sweep(const SweepKernel<ComputeOf<E>>& kernel, const Geometry<E>& geometry,
       const int count = int(std::min<int64_t>(strip, groups - first_group));
       bool streams_rows = false;
       for (int g = 0; g < count; ++g) {
-        LaneView<E>* view = views[g].of;
+        LaneView<E>* view = views_of(g);
         const int64_t first_lane = (first_group + g) * kLanes;
         const int used = int(std::min<int64_t>(kLanes, lanes - first_lane));
-        for (int l = 0; l < used; ++l) {
-          const int64_t lane = first_lane + l;
-          const int64_t position = (range.first_piece + lane / range.rows) * range.piece +
-                                   (walk == Walk::kBackwards ? range.length - 1 : 0);
-          const Offsets offsets = geometry.row_offsets(lane % range.rows);
-          for (int k = 0; k < operands; ++k)
-            view[k].lane[l] = geometry.base[k] + offsets[k] + position * geometry.step[k];
+        int64_t row = first_lane % range.rows;
+        int64_t start = (range.first_piece + first_lane / range.rows) * range.piece +
+                        (walk == Walk::kBackwards ? range.length - 1 : 0);
+        if (tensors.outer.extent.size() <= 1 && row + used <= range.rows) {  // as they mostly are
+          const Offsets pitch = used > 1 || row > 0 ? tensors.outer.stride[0] : Offsets{};
+          for (int k = 0; k < operands; ++k) {
+            E* first = static_cast<E*>(tensors.data[k]) + row * pitch[k] + start * tensors.step[k];
+            for (int l = 0; l < used; ++l) view[k].lane[l] = first + l * pitch[k];
+          }
+        } else {
+          for (int l = 0; l < used; ++l) {
+            const Offsets offsets = tensors.row_offsets(row);
+            for (int k = 0; k < operands; ++k)
+              view[k].lane[l] =
+                  static_cast<E*>(tensors.data[k]) + offsets[k] + start * tensors.step[k];
+            if (++row == range.rows) {
+              row = 0;
+              start += range.piece;
+            }
+          }
         }
         for (int k = 0; k < operands; ++k) {
-          view[k].step = walk == Walk::kBackwards ? -geometry.step[k] : geometry.step[k];
+          view[k].step = walk == Walk::kBackwards ? -tensors.step[k] : tensors.step[k];
           view[k].lanes = used;
           view[k].settle(k >= inputs && large);
         }
@@ -79,39 +93,46 @@ void sweep(const SweepKernel<ComputeOf<E>>& kernel, const Geometry<E>& geometry,
             if (streams_rows) writer.start(out.lane, out.step < 0);
           }
         }
-        kernel.begin(state(g), views[g], range, first_lane, used);
+        kernel.begin(state(g), GroupInputs<E>(view), range, first_lane, used);
       }
       for (int64_t step = 0; step < range.length; step += kGroup) {
         const int steps = int(std::min<int64_t>(kGroup, range.length - step));
         const bool last = step + steps == range.length;
         for (int g = 0; g < count; ++g) {
           if (step % kBlock == 0 && step > 0) kernel.next_block(state(g), step % kChunk == 0);
+          const LaneView<E>* view = views_of(g);
           for (int k = 0; k < inputs; ++k) {
             const bool ahead = k == kernel.ahead;
-            load_square(views[g].of[k], step + ahead, steps - (ahead && last), squares[k], C(1));
+            load_square(view[k], step + ahead, steps - (ahead && last), squares[k], C(1));
           }
           kernel.square(state(g), squares, step, steps, range.length);
-          if (outputs > 0) store_square(views[g].of[inputs], step, steps, squares[inputs], writer);
+          if (outputs > 0) store_square(view[inputs], step, steps, squares[inputs], writer);
         }
       }
       if (streams_rows) writer.finish();
       for (int g = 0; g < count; ++g) {
         const int64_t first_lane = (first_group + g) * kLanes;
-        kernel.end(state(g), range, first_lane,
-                   int(std::min<int64_t>(kLanes, lanes - first_lane)));
+        kernel.end(state(g), range, first_lane, int(std::min<int64_t>(kLanes, lanes - first_lane)));
       }
     }
     if (large) stream_fence();
   });
 }
 
-#define GP_SWEEP(E)                                                                    \
-  template void sweep<E>(const SweepKernel<ComputeOf<E>>&, const Geometry<E>&,         \
-                         const LaneRange&, Walk);
-GP_SWEEP(F16)
-GP_SWEEP(BF16)
-GP_SWEEP(float)
-GP_SWEEP(double)
-#undef GP_SWEEP
+}  // namespace
+
+template <>
+void sweep(const SweepKernel<float>& kernel, const RowTensors& tensors, const LaneRange& range,
+           Walk walk) {
+  if (tensors.dtype == Dtype::kF16) return sweep_of<F16>(kernel, tensors, range, walk);
+  if (tensors.dtype == Dtype::kBF16) return sweep_of<BF16>(kernel, tensors, range, walk);
+  sweep_of<float>(kernel, tensors, range, walk);
+}
+
+template <>
+void sweep(const SweepKernel<double>& kernel, const RowTensors& tensors, const LaneRange& range,
+           Walk walk) {
+  sweep_of<double>(kernel, tensors, range, walk);
+}
 
 }  // namespace gradplan::scan

@@ -6,7 +6,8 @@
 // shape and speed only: both evaluate the expression of the contract.
 //
 // What is done to a square is behind virtual functions, one call per 256 elements, and squares are
-// in the compute type: so a sweep is compiled once per element type, a kernel once per compute type.
+// in the compute type: so a sweep is compiled once per element type, a kernel once per compute
+// type.
 #pragma once
 
 #include "lanes/elements.h"
@@ -101,9 +102,10 @@ struct SweepKernelOf : SweepKernel<C> {
 
 enum class Walk { kForwards, kBackwards };  // of the lanes' steps
 
-// Runs `kernel` over the lanes of a range: the geometry has its inputs, then its output.
-template <class E>
-void sweep(const SweepKernel<ComputeOf<E>>& kernel, const Geometry<E>& geometry,
-           const LaneRange& range, Walk walk = Walk::kForwards);
+// Runs `kernel` over the lanes of a range: the tensors are its inputs, then its output, and have an
+// element type that computes in C.
+template <class C>
+void sweep(const SweepKernel<C>& kernel, const RowTensors& tensors, const LaneRange& range,
+           Walk walk = Walk::kForwards);
 
 }  // namespace gradplan::scan

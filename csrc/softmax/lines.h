@@ -12,7 +12,6 @@ using namespace ffi;
 using namespace lanes;
 using namespace memory;
 
-
 // One line of one operand. Contiguous: `step` is 1 and known when compiling. Passed by value, so
 // that stores through one cannot seem to change another.
 template <class E, bool Contiguous>

@@ -1,7 +1,6 @@
-// sparsemax and its gradient along one axis.
+// sparsemax along one axis.
 #include "ffi/kernel.h"
 #include "lanes/visit.h"
-#include "softmax/sparsemax_backward.h"
 #include "softmax/sparsemax_columns.h"
 #include "softmax/sparsemax_forward.h"
 
@@ -21,23 +20,6 @@ void forward(const Geometry<E>& geometry) {
       [&](auto& strips) { sparsemax_strip(strips[0], strips[1], geometry.n); });
 }
 
-template <class E>
-void backward(const Geometry<E>& geometry) {
-  const bool stream = geometry.bytes() >= kStreamBytes;
-  if (has_long_lines(geometry)) {
-    for (int64_t r = 0; r < geometry.rows; ++r)
-      sparsemax_backward_long_line(line_of(geometry, r, 0), line_of(geometry, r, 1),
-                                   line_of(geometry, r, 2), stream);
-    return;
-  }
-  visit_lines<3>(
-      geometry,
-      [&](auto& lines) {
-        write_gradient(lines[0], lines[1], lines[2], find_mean(lines[0], lines[1]), stream);
-      },
-      [&](auto& strips) { sparsemax_backward_strip(strips[0], strips[1], strips[2], geometry.n); });
-}
-
 BoundKernel bind_forward(const Problem& problem) {
   const int x = problem.at("x"), y = problem.at("y");
   const int axis = int(problem.integer("softmax_axis"));
@@ -49,27 +31,11 @@ BoundKernel bind_forward(const Problem& problem) {
   }};
 }
 
-BoundKernel bind_backward(const Problem& problem) {
-  const int dy = problem.at("dy"), y = problem.at("y"), dx = problem.at("dx");
-  const int axis = int(problem.integer("softmax_axis"));
-  return {[=](const Operand* operands, char*) {
-    visit_element(operands[dy].dtype, [&](auto* element) {
-      using E = std::remove_pointer_t<decltype(element)>;
-      backward(Geometry<E>({&operands[dy], &operands[y], &operands[dx]}, axis, false));
-    });
-  }};
-}
-
 const Registration sparsemax({.name = "sparsemax",
                               .tensors = {"x", "y"},
                               .attributes = {{"softmax_axis"}},
                               .elements = kFloats,
                               .bind = bind_forward});
-const Registration sparsemax_backward({.name = "sparsemax_backward",
-                                       .tensors = {"dy", "y", "dx"},
-                                       .attributes = {{"softmax_axis"}},
-                                       .elements = kFloats,
-                                       .bind = bind_backward});
 
 }  // namespace
 }  // namespace gradplan::softmax

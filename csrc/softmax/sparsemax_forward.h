@@ -130,7 +130,7 @@ Above<C> sum_above(L x, C top, IntOf<C> threshold) {
 
 // The maxima are elements of the line: the first lower bound comes from them.
 template <class C>
-Above<C> start(const Maxima<C>& maxima, C top, IntOf<C>& threshold) {
+__attribute__((noinline)) Above<C> start(const Maxima<C>& maxima, C top, IntOf<C>& threshold) {
   using I = IntOf<C>;
   constexpr int kGroups = Maxima<C>::kGroups;
   Lanes<I> q[kGroups];

@@ -174,7 +174,7 @@ struct Candidates {
 
   // Raises the threshold to the solution for the list, and drops most of what is below it. Where
   // the list has all of the support this is the answer.
-  Above<C> refine(I& threshold) {
+  __attribute__((noinline)) Above<C> refine(I& threshold) {
     return raise<C>(threshold,
                     [&](I t) GP_INLINE_LAMBDA { return size > kFew ? filter(t) : sum(t); });
   }

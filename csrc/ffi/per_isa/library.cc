@@ -3,9 +3,9 @@
 
 #include "ffi/bind.h"
 
-#define GP_EXPORT(name)                                                                      \
-  extern "C" GP_SHARED int __tvm_ffi_##name([[maybe_unused]] void* self,                     \
-                                            [[maybe_unused]] const TVMFFIAny* args,          \
+#define GP_EXPORT(name)                                                             \
+  extern "C" GP_SHARED int __tvm_ffi_##name([[maybe_unused]] void* self,            \
+                                            [[maybe_unused]] const TVMFFIAny* args, \
                                             [[maybe_unused]] int32_t count, TVMFFIAny* result)
 
 GP_EXPORT(gradplan_bind) {

@@ -1,18 +1,11 @@
-// The gradient of sparsemax: dy minus its mean over the support, on the support.
-#pragma once
-
+// The gradient of sparsemax along one axis: dy minus its mean over the support, on the support.
+#include "ffi/kernel.h"
+#include "lanes/visit.h"
 #include "softmax/lines.h"
+#include "softmax/row_reduction.h"
 
 namespace gradplan::softmax {
-
-// The contract's row reduction: 16 serial sums from -0.0, one per position modulo 16, then a
-// halving tree. V is one number per sum (a line), or 16 (a strip).
-template <class V>
-GP_INLINE V halving_sum(V (&sums)[kLanes]) {
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int l = 0; l < half; ++l) sums[l] = sums[l] + sums[l + half];
-  return sums[0];
-}
+namespace {
 
 // sum / k. The count is rounded to the compute type (exact below 2^24, or 2^53). An empty support
 // has no mean, and nothing to subtract it from.
@@ -30,22 +23,20 @@ template <class L>
 __attribute__((noinline)) auto find_mean(L dy, L y) {
   using C = ComputeOfLine<L>;
   using V = Lanes<C>;
-  V sums(C(-0.0));
   Lanes<IntOf<C>> count(0);  // a lane counts to 2^31: lines of 2^35
-  auto add = [&](const V& g, const V& value) GP_INLINE_LAMBDA {
-    const auto in_support = value > V(0);
-    sums = sums + select(in_support, g, V(C(-0.0)));
-    count = count - in_support;
+  const auto in_support = [&](const V& g, const V& value) GP_INLINE_LAMBDA {
+    const auto mask = value > V(0);
+    count = count - mask;
+    return select(mask, g, Sum::identity<V>());
   };
-  in_lanes(
-      y.n, 0,
-      [&](int64_t i, int some) GP_INLINE_LAMBDA { add(dy.load(i, some, 0), y.load(i, some, 0)); },
-      [&](int64_t i) GP_INLINE_LAMBDA { add(dy.load(i), y.load(i)); });
-  C sum[kLanes];
+  const C sum = reduce_row<Sum, C>(
+      y.n,
+      [&](int64_t i, int some)
+          GP_INLINE_LAMBDA { return in_support(dy.load(i, some, 0), y.load(i, some, 0)); },
+      [&](int64_t i) GP_INLINE_LAMBDA { return in_support(dy.load(i), y.load(i)); });
   int64_t k = 0;
-  sums.store(sum);
   for (int l = 0; l < kLanes; ++l) k += count[l];
-  return support_mean(halving_sum(sum), k);
+  return support_mean(sum, k);
 }
 
 template <class L, class C = ComputeOfLine<L>>
@@ -74,7 +65,7 @@ __attribute__((noinline)) void sparsemax_backward_strip(const Strip<E>& dy, cons
   using V = Lanes<C>;
   const int groups = y.groups();
   V sums[kStripGroups][kLanes];
-  for (int g = 0; g < groups; ++g) std::fill_n(sums[g], kLanes, V(C(-0.0)));
+  for (int g = 0; g < groups; ++g) std::fill_n(sums[g], kLanes, Sum::identity<V>());
   int64_t k[kStripGroups * kLanes] = {};
   constexpr int64_t kPiece = 1 << 30;  // what a 32-bit count holds
   for (int64_t begin = 0; begin < n; begin += kPiece) {
@@ -85,7 +76,7 @@ __attribute__((noinline)) void sparsemax_backward_strip(const Strip<E>& dy, cons
       for (int g = 0; g < groups; ++g) {
         const auto in_support = y.load(i, g, 0) > V(0);
         V& sum = sums[g][i % kLanes];
-        sum = sum + select(in_support, dy.load(i, g, 0), V(C(-0.0)));
+        sum = Sum::apply(sum, select(in_support, dy.load(i, g, 0), Sum::identity<V>()));
         count[g] = count[g] - in_support;
       }
     }
@@ -94,7 +85,7 @@ __attribute__((noinline)) void sparsemax_backward_strip(const Strip<E>& dy, cons
   V mean[kStripGroups];
   for (int g = 0; g < groups; ++g) {
     alignas(64) C of_column[kLanes];
-    halving_sum(sums[g]).store(of_column);
+    halving_tree<Sum>(sums[g]).store(of_column);
     for (int l = 0; l < kLanes; ++l) of_column[l] = support_mean(of_column[l], k[g * kLanes + l]);
     mean[g] = V::load(of_column);
   }
@@ -103,4 +94,39 @@ __attribute__((noinline)) void sparsemax_backward_strip(const Strip<E>& dy, cons
       dx.store(i, g, gradient(dy.load(i, g, 0), y.load(i, g, 0), mean[g]));
 }
 
+template <class E>
+void backward(const Geometry<E>& geometry) {
+  const bool stream = geometry.bytes() >= kStreamBytes;
+  if (has_long_lines(geometry)) {
+    for (int64_t r = 0; r < geometry.rows; ++r)
+      sparsemax_backward_long_line(line_of(geometry, r, 0), line_of(geometry, r, 1),
+                                   line_of(geometry, r, 2), stream);
+    return;
+  }
+  visit_lines<3>(
+      geometry,
+      [&](auto& lines) {
+        write_gradient(lines[0], lines[1], lines[2], find_mean(lines[0], lines[1]), stream);
+      },
+      [&](auto& strips) { sparsemax_backward_strip(strips[0], strips[1], strips[2], geometry.n); });
+}
+
+BoundKernel bind_backward(const Problem& problem) {
+  const int dy = problem.at("dy"), y = problem.at("y"), dx = problem.at("dx");
+  const int axis = int(problem.integer("softmax_axis"));
+  return {[=](const Operand* operands, char*) {
+    visit_element(operands[dy].dtype, [&](auto* element) {
+      using E = std::remove_pointer_t<decltype(element)>;
+      backward(Geometry<E>({&operands[dy], &operands[y], &operands[dx]}, axis, false));
+    });
+  }};
+}
+
+const Registration sparsemax_backward({.name = "sparsemax_backward",
+                                       .tensors = {"dy", "y", "dx"},
+                                       .attributes = {{"softmax_axis"}},
+                                       .elements = kFloats,
+                                       .bind = bind_backward});
+
+}  // namespace
 }  // namespace gradplan::softmax
