@@ -56,26 +56,6 @@ def framework(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     return convert
 
 
-@pytest.fixture
-def in_c() -> Any:
-    """The module in C of gradplan.torch."""
-    pytest.importorskip("torch")
-    from gradplan.torch import native
-
-    if native.MODULE is None:
-        pytest.skip("built without Python's headers, or a PyTorch without DLPack's exchange table")
-    return native.MODULE
-
-
-@pytest.fixture(params=["in C", "in Python"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What gradplan.torch does in C where it can; what is made in the test goes this way."""
-    chosen: str = request.param
-    module = request.getfixturevalue("in_c") if chosen == "in C" else None
-    monkeypatch.setattr("gradplan.torch.native.MODULE", module)
-    return chosen
-
-
 # `make quick`: every test once, and those that say so once for every op.
 
 SLOW_FIXTURES = {"everything", "lerp_builds"}  # a whole certificate, a compilation

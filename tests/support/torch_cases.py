@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import gradplan as gp
 from gradplan import torch as gpt
@@ -142,3 +143,15 @@ CASES = [
     _sparsemax((4, 3), 0),
     _sparsemax((), 0),
 ]
+
+
+class Listener(TorchDispatchMode):
+    """Changes nothing, and remembers the operators that come by: not those on the fast path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.heard.append(str(func))
+        return func(*args, **(kwargs or {}))

@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 
 from gradplan import torch as gpt  # noqa: E402
 from gradplan.memory import LARGE  # noqa: E402
-from gradplan.torch import kept_memory, outputs  # noqa: E402
-from gradplan.torch.kept_memory import KEPT, KeptMemory  # noqa: E402
+from gradplan.torch import memory  # noqa: E402
+from gradplan.torch.memory import KEPT, KeptMemory  # noqa: E402
 from gradplan.vocabulary import InvalidProblem  # noqa: E402
 
 ROWS = 64
@@ -117,13 +117,13 @@ def test_memory_in_use_is_left_alone(holder: str) -> None:
 def test_the_test_above_would_notice(
     holder: str, blind: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    references = kept_memory._Block.references
+    references = memory._Block.references
 
     def overlook(block: Any) -> tuple[int, ...]:
-        counts = zip(references(block), kept_memory._IDLE, blind, strict=True)
+        counts = zip(references(block), memory._IDLE, blind, strict=True)
         return tuple(idle if unseen else count for count, idle, unseen in counts)
 
-    monkeypatch.setattr(kept_memory._Block, "references", overlook)
+    monkeypatch.setattr(memory._Block, "references", overlook)
     with pytest.raises(AssertionError):
         test_memory_in_use_is_left_alone(holder)
 
@@ -186,15 +186,15 @@ def test_what_is_kept_is_given_back_before_memory_runs_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _address_once_freed()
-    allocate, failures = outputs.allocate, [RuntimeError("no memory")]
+    allocate, failures = memory.allocate, [RuntimeError("no memory")]
 
     def scarce(*described: Any) -> Any:
         if failures:
             raise failures.pop()
         return allocate(*described)
 
-    monkeypatch.setattr(outputs, "allocate", scarce)
-    output = outputs.Output((ROWS, 2 * COLUMNS), torch.float32, None)
+    monkeypatch.setattr(memory, "allocate", scarce)
+    output = memory.Output((ROWS, 2 * COLUMNS), torch.float32, None)
     assert output.new(()).shape == output.shape
     assert not failures
     KEPT.release()
@@ -216,7 +216,7 @@ def test_threads(workers: int) -> None:
 @pytest.mark.parametrize(("given", "limit"), [("123456789", 123456789), ("0", 0)])
 def test_the_limit_can_be_set(given: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADPLAN_KEPT_MEMORY", given)
-    assert kept_memory._limit() == limit
+    assert memory._limit() == limit
 
 
 @pytest.mark.parametrize("given", ["plenty", "-1", "1.5", "1e9"])
@@ -224,20 +224,20 @@ def test_a_limit_that_is_no_number(given: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("GRADPLAN_KEPT_MEMORY", given)
     message = f"GRADPLAN_KEPT_MEMORY: expected a number of bytes; got '{given}'"
     with pytest.raises(InvalidProblem, match=message):
-        kept_memory._limit()
+        memory._limit()
 
 
 def test_the_limit_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("GRADPLAN_KEPT_MEMORY", raising=False)
-    assert 0 < kept_memory._limit() <= 1 << 30
+    assert 0 < memory._limit() <= 1 << 30
     container = tmp_path / "memory.max"
-    monkeypatch.setattr(kept_memory, "_CONTAINER_LIMITS", [str(container)])
+    monkeypatch.setattr(memory, "_CONTAINER_LIMITS", [str(container)])
     container.write_text("max\n")
-    assert kept_memory._limit() > 1 << 21
+    assert memory._limit() > 1 << 21
     container.write_text(f"{1 << 26}\n")
-    assert kept_memory._limit() == 1 << 21
-    monkeypatch.setattr(kept_memory, "_sizes_of_memory", lambda: iter(()))
-    assert kept_memory._limit() == 0
+    assert memory._limit() == 1 << 21
+    monkeypatch.setattr(memory, "_sizes_of_memory", lambda: iter(()))
+    assert memory._limit() == 0
 
 
 def test_nothing_is_kept_with_a_limit_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:

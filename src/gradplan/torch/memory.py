@@ -49,13 +49,12 @@ class _Block:
         storage = self._storage
         return bool(storage.data_ptr() == self._address and storage.nbytes() == self.size)
 
-    def references(self) -> tuple[int, int]:
+    def references(self) -> tuple[int | None, int]:
         """How many there are to the storage: of PyTorch's (tensors, graphs) and of Python's.
 
         A storage has one Python object, which others may have as well.
         """
-        users = count_references(self._storage._cdata) if count_references is not None else 0
-        return users, sys.getrefcount(self._storage)
+        return count_references(self._storage), sys.getrefcount(self._storage)
 
     def tensor(self, shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Any:
         return torch.empty(0, dtype=dtype, device="cpu").set_(self._storage, 0, shape, strides)
@@ -72,7 +71,7 @@ class KeptMemory:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit if count_references is not None else 0
+        self.limit = 0 if _IDLE[0] is None else limit
         self._blocks: deque[_Block] = deque()
 
     def new(self, shape: Sequence[int], strides: Sequence[int], dtype: Any, size: int) -> Any:

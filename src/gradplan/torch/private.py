@@ -22,8 +22,9 @@ NAMES = {
     "Tensor.__dlpack_c_exchange_api__": "DLPack's table of functions; older tensors export slower",
     # Without this one torch.empty_strided serves.
     "_C._dynamo.guards._empty_strided_cpu": "allocates, in half the time",
-    # Without this one no memory is kept for coming outputs.
+    # Without these no memory is kept for coming outputs.
     "_C._storage_Use_Count": "the number of references to a storage",
+    "UntypedStorage._cdata": "its address",
     # Without this one gradients take longer.
     "autograd.Function._backward_cls": "the node of the graph; its `apply` looks for `backward`",
     # PyTorch's own torch.library.register_autograd is made of these.
@@ -87,8 +88,13 @@ def _empty_strided(shape: Any, strides: Any, dtype: torch.dtype) -> Any:
 allocate: Callable[..., Any] = find("_C._dynamo.guards._empty_strided_cpu") or _empty_strided
 """A tensor from its shape, strides and element type; what compiled code allocates with."""
 
-count_references: Callable[[int], int] | None = find("_C._storage_Use_Count")
-"""Of a storage's address."""
+_use_count = find("_C._storage_Use_Count") if find("UntypedStorage._cdata") else None
+
+
+def count_references(storage: Any) -> int | None:
+    """Those of PyTorch to a storage (of tensors, graphs); None if that cannot be told."""
+    return None if _use_count is None else int(_use_count(storage._cdata))
+
 
 BelowAutograd = find("_C._AutoDispatchBelowAutograd")
 KEYS_AFTER_AUTOGRAD = find("_C._after_autograd_keyset")

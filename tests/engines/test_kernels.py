@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradplan.spec import OPS, Op
 from samples import sample_descriptor
 
 import gradplan as gp
 from gradplan._ffi import tvm_ffi
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
-from gradplan.spec import OPS, Op
 
 SOURCES = Path(__file__).parent.parent / "csrc"
 CPU, CUDA = 1, 2
