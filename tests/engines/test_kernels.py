@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradplan.spec import OPS, Op
 from samples import sample_descriptor
 
 import gradplan as gp
 from gradplan._ffi import tvm_ffi
+from gradplan.declaration import OPS, Op
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
 
-SOURCES = Path(__file__).parent.parent / "csrc"
+SOURCES = Path(__file__).resolve().parents[2] / "csrc"
 CPU, CUDA = 1, 2
 
 pytestmark = pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU")
@@ -169,7 +169,7 @@ def test_every_plan_binds_with_and_without_the_sixth_item(op: Op) -> None:
         [o.name, o.role.value, o.dtype_names, list(o.shape), list(o.inplace)]
         for o in op.operands(desc)
     ]
-    attributes = {i.name: cpu._plain(getattr(desc, i.name)) for i in op.attributes}
+    attributes = {i.name: i.field.attribute(getattr(desc, i.name)) for i in op.attributes}
     sizes = {
         cpu.load().gradplan_bind(op.name, op.plan_name, d, attributes)[2]
         for d in (described, [[*o, False] for o in described])
