@@ -237,6 +237,7 @@ class OpCategory(_Word):
     SEGMENT = "segment"
     EMBEDDING = "embedding"
     BINARY = "binary"
+    POINTWISE = "pointwise"
     SCAN = "scan"
     SOFTMAX = "softmax"
 
