@@ -67,7 +67,9 @@ def test_a_weight_that_is_no_number() -> None:
         assert marks(path, x, weight) == [found, found]
 
 
-@pytest.mark.parametrize("option", [["raise"], torch.tensor(1), object(), 1j, b"raise"], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "option", [["raise"], torch.tensor(1), object(), 1j, b"raise"], ids=lambda x: type(x).__name__
+)
 def test_options_that_may_change_or_are_none(option: Any) -> None:
     path, x = make_path(1, 1), torch.randn(2, 3)
     for _ in range(2):
