@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from peers import peer_of
 
 import gradplan as gp
 
@@ -52,7 +53,6 @@ SCANS = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 
 
 def scan_case(name: str, shape: tuple[int, ...], axis: int, reverse: bool = False) -> Case:
-    import jax
 
     import gradplan.jax as gpj
 
@@ -64,7 +64,7 @@ def scan_case(name: str, shape: tuple[int, ...], axis: int, reverse: bool = Fals
         lambda x: getattr(gp, plain)(x, **options),
         _backward(plain, **options),
         (shape,),
-        lambda x: getattr(jax.lax, name)(x, axis % max(x.ndim, 1), reverse),
+        peer_of("jax", plain, axis=axis, reverse=reverse),
     )
 
 
@@ -74,7 +74,6 @@ INDICES = np.array([[3, 0, 9], [-1, 3, 1]])
 
 def all_cases() -> list[Case]:
     """Every function, small."""
-    import jax
 
     import gradplan.jax as gpj
 
@@ -89,7 +88,7 @@ def all_cases() -> list[Case]:
                 lambda x, i=ids, f=plain: f(x, i, 4),
                 lambda g, x, y, i=ids: [gp.segment_sum_backward(g, i)],
                 ((6, 5),),
-                lambda x, i=ids: jax.ops.segment_sum(x, i, 4),
+                peer_of("jax", plain.__name__, segment_ids=ids, num_segments=4),
             )
         )
     return [
@@ -107,7 +106,7 @@ def all_cases() -> list[Case]:
             lambda a, b: gp.lerp(a, b, 0.7),
             lambda g, a, b, y: list(gp.lerp_backward(g, 0.7)),
             ((3, 5), (3, 5)),
-            lambda a, b: a + a.dtype.type(0.7) * (b - a),
+            peer_of("jax", "lerp", weight=0.7),
         ),
         Case(
             "sparsemax",

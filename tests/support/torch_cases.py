@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from peers import peer_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gradplan as gp
@@ -37,33 +38,15 @@ class Case:
         return f"{self.name}-{'-'.join('x'.join(map(str, s)) or '0d' for s in self.shapes)}"
 
 
-def flipped(function: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    def reverse(x: Any, dim: int) -> Any:
-        return function(x.flip(dim), dim).flip(dim) if x.ndim else function(x, dim)
-
-    return reverse
-
-
-def values(function: Any) -> Callable[[Any, int], Any]:
-    return lambda x, dim: function(x, dim).values
-
-
-SCANS: dict[str, Callable[[Any, int], Any]] = {
-    "cumsum": torch.cumsum,
-    "cumprod": torch.cumprod,
-    "cummax": values(torch.cummax),
-    "cummin": values(torch.cummin),
-    "logcumsumexp": torch.logcumsumexp,
-}
+SCANS = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
 
 
 def _scan(name: str, shape: tuple[int, ...], dim: int, reverse: bool) -> Case:
-    theirs = flipped(SCANS[name]) if reverse else SCANS[name]
     return Case(
         f"{name}{'-reverse' if reverse else ''}-dim{dim}",
         (shape,),
         lambda x: getattr(gpt, name)(x, dim, reverse),
-        lambda x: theirs(x, dim),
+        peer_of("torch", name, axis=dim, reverse=reverse),
         lambda x: getattr(gp, name)(x, dim, reverse),
         zeros=name == "cumprod",
     )
@@ -88,13 +71,13 @@ INDICES = torch.tensor([[2, 0], [2, 1], [3, 2]], dtype=torch.int32)
 
 def _segment(shape: tuple[int, ...], in_order: bool) -> Case:
     ids = SORTED_IDS if in_order else IDS
-    plain = gp.segment_sum if in_order else gp.unsorted_segment_sum
+    function = "segment_sum" if in_order else "unsorted_segment_sum"
     return Case(
         f"segment_sum{'-sorted' if in_order else ''}",
         (shape,),
         lambda x: gpt.segment_sum(x, ids, 4, in_order),
-        lambda x: x.new_zeros(4, *shape[1:]).index_add(0, ids, x),
-        lambda x: plain(x, ids, 4),
+        peer_of("torch", function, segment_ids=ids, num_segments=4),
+        lambda x: getattr(gp, function)(x, ids, 4),
     )
 
 
@@ -103,7 +86,7 @@ def _lerp(a: tuple[int, ...], b: tuple[int, ...], weight: float) -> Case:
         f"lerp-{weight}",
         (a, b),
         lambda a, b: gpt.lerp(a, b, weight),
-        lambda a, b: torch.lerp(a, b, weight),
+        peer_of("torch", "lerp", weight=weight),
         lambda a, b: gp.lerp(a, b, weight),
     )
 
@@ -133,7 +116,7 @@ CASES = [
         "embedding",
         ((4, 3),),
         lambda w: gpt.embedding(INDICES, w),
-        lambda w: torch.nn.functional.embedding(INDICES, w),
+        peer_of("torch", "embedding", indices=INDICES),
         lambda w: gp.embedding(w, INDICES),
     ),
     _lerp((3, 4), (3, 4), 0.25),

@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from peers import peer_of  # noqa: E402
 from torch_cases import CASES, SCANS, Case  # noqa: E402
 
 import gradplan as gp  # noqa: E402
@@ -90,13 +91,14 @@ def outcome(function: Any, *args: Any) -> Any:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_integers_are_pytorchs(name: str, dtype: Any, reverse: bool) -> None:
     x = torch.tensor([[3, 1, 2], [1, 0, 1]]).to(dtype)
-    theirs = outcome(SCANS[name], x.flip(1) if reverse else x, 1)
+    theirs = outcome(peer_of("torch", name, axis=1), x.flip(1) if reverse else x)
     ours = outcome(getattr(gpt, name), x.flip(1) if reverse else x, 1, False)
     assert ours == theirs
     back = outcome(getattr(gpt, name), x, 1, True)
     if theirs[0] != "refused":
         assert back[:2] == theirs[:2]
-        assert torch.equal(getattr(gpt, name)(x, 1, True), SCANS[name](x.flip(1), 1).flip(1))
+        theirs = peer_of("torch", name, axis=1)(x.flip(1)).flip(1)
+        assert torch.equal(getattr(gpt, name)(x, 1, True), theirs)
 
 
 def test_integer_rows_and_weights() -> None:
