@@ -15,27 +15,20 @@ namespace gradplan::ffi {
 using AttributeValue = std::variant<int64_t, double, std::string>;
 
 // What a plan promises about every call, known when it is selected.
-struct Problem {
+struct GP_SHARED Problem {
   std::string plan;                        // "ScanPlan": for messages
   std::map<std::string, int> slot;         // tensor name -> position among the operands
   std::vector<Shape> shape;                // by position
   std::vector<std::vector<Dtype>> dtypes;  // allowed, by position
   std::map<std::string, AttributeValue> attributes;
 
-  int at(const std::string& tensor) const {
-    auto it = slot.find(tensor);
-    return it == slot.end() ? -1 : it->second;
-  }
+  int at(const std::string& tensor) const;        // -1: the plan has no such tensor
   Dtype element() const { return dtypes[0][0]; }  // the first tensor has the op's element type
-  int64_t integer(const std::string& key) const { return std::get<int64_t>(attributes.at(key)); }
-  bool flag(const std::string& key) const { return integer(key) != 0; }
-  double real(const std::string& key) const {
-    const AttributeValue& a = attributes.at(key);
-    return std::holds_alternative<double>(a) ? std::get<double>(a) : double(std::get<int64_t>(a));
-  }
-  const std::string& text(const std::string& key) const {
-    return std::get<std::string>(attributes.at(key));
-  }
+  bool has(const std::string& attribute) const;
+  int64_t integer(const std::string& attribute) const;
+  bool flag(const std::string& attribute) const { return integer(attribute) != 0; }
+  double real(const std::string& attribute) const;
+  const std::string& text(const std::string& attribute) const;
 };
 
 // One call: operands in the plan's order; workspace is 64-byte aligned and at least workspace_size.
@@ -61,20 +54,15 @@ struct KernelDefinition {
   std::vector<std::string> tensors;  // every name that a plan may have, in order
   std::vector<Attribute> attributes;
   std::vector<Dtype> elements;  // the op's element types that it implements
-  std::function<BoundKernel(const Problem&)> bind;
+  BoundKernel (*bind)(const Problem&);
 };
 
 using Kernels = std::vector<KernelDefinition>;
 
-// All kernels of the library that this is compiled into: symbols are hidden, so each has its own.
-inline Kernels& registered() {
-  static auto* all = new Kernels;
-  return *all;
-}
-
-// A kernel file has one of these per kernel, at namespace scope; nobody lists them.
+// A kernel file has one of these per kernel, at namespace scope; nobody lists them. Every library
+// has a list of its own (per_isa/library.cc).
 struct Registration {
-  explicit Registration(KernelDefinition kernel) { registered().push_back(std::move(kernel)); }
+  explicit Registration(const KernelDefinition& kernel);
 };
 
 }  // namespace gradplan::ffi

@@ -57,8 +57,7 @@ inline IndexRule index_rule(const Problem& problem, const std::string& ids,
   rule.plan = problem.plan;
   rule.ids = ids;
   rule.range.rows = problem.shape[problem.at(table)][0];
-  if (problem.attributes.contains("padding_idx"))
-    rule.range.padding = problem.integer("padding_idx");
+  if (problem.has("padding_idx")) rule.range.padding = problem.integer("padding_idx");
   rule.raise = problem.text("bounds") == "raise";
   return rule;
 }

@@ -22,6 +22,11 @@ struct RowArithmetic {
     return apply_either<Op, Hasty>(a, b);
   }
 
+  GP_INLINE static Part next(const Part& running, const Part& value) {
+    const Part r = apply(running, value);
+    return Hasty ? r : opaque(r);
+  }
+
   template <bool Reverse>
   static void scan_groups(const E* x, int count, Square<C>* local, NativeMask<C>& met_nan) {
     NativeMask<C> nan{};
@@ -47,7 +52,7 @@ struct RowArithmetic {
         transpose<C>(r);
         for (int j = 0; j < W; ++j) {
           const int i = Reverse ? W - 1 - j : j;
-          running = k + j == 0 ? r[i] : apply(running, r[i]);
+          running = k + j == 0 ? r[i] : next(running, r[i]);
           *reinterpret_cast<Part*>(&local.at[place + i][lane]) = running;
         }
       }
@@ -64,7 +69,7 @@ struct RowArithmetic {
       const Lanes<C> v = ElementLanes<E>::load(tile.at[place]);
       for (int p = 0; p < Lanes<C>::kParts; ++p) {
         if constexpr (Hasty && Op::kLosesNan) met_nan |= v.part[p] != v.part[p];
-        running.part[p] = i == 0 ? v.part[p] : apply(running.part[p], v.part[p]);
+        running.part[p] = i == 0 ? v.part[p] : next(running.part[p], v.part[p]);
       }
       local.set(place, running);
     }

@@ -12,37 +12,77 @@ using namespace ffi;
 using namespace lanes;
 using namespace memory;
 
-// One line of one operand. Contiguous: `step` is 1 and known when compiling. Passed by value, so
-// that stores through one cannot seem to change another.
-template <class E, bool Contiguous>
+// One line of one operand whose elements are neighbours in memory. Passed by value, so that stores
+// through one cannot seem to change another.
+template <class E>
 struct Line {
+  using C = ComputeOf<E>;
+  static constexpr bool kContiguous = true;
   E* data;
   int64_t n;
-  int64_t step;
 
-  GP_INLINE E* at(int64_t i) const { return data + (Contiguous ? i : i * step); }
-  GP_INLINE Lanes<ComputeOf<E>> load(int64_t i) const {
-    return Contiguous ? load_lanes(at(i)) : load_apart(at(i), step, kLanes, ComputeOf<E>(0));
+  GP_INLINE E* at(int64_t i) const { return data + i; }
+  GP_INLINE Lanes<C> load(int64_t i) const { return load_lanes(at(i)); }
+  GP_INLINE Lanes<C> load(int64_t i, int count, C fill) const {
+    return load_any(at(i), 1, count, fill);
   }
-  GP_INLINE Lanes<ComputeOf<E>> load(int64_t i, int count, ComputeOf<E> fill) const {
-    return load_any(at(i), Contiguous ? 1 : step, count, fill);
+  GP_INLINE void store(int64_t i, int count, const Lanes<C>& v) const {
+    store_any(at(i), 1, count, v);
   }
-  GP_INLINE void store(int64_t i, int count, const Lanes<ComputeOf<E>>& v) const {
-    store_any(at(i), Contiguous ? 1 : step, count, v);
+  Line part(int64_t begin, int64_t end) const { return {at(begin), end - begin}; }
+  int64_t bytes() const { return n * int64_t(sizeof(E)); }
+};
+
+// One whose elements are apart. Every access is a call anyway, so what uses it is compiled once per
+// compute type.
+template <class Compute>
+struct StridedLine {
+  using C = Compute;
+  static constexpr bool kContiguous = false;
+  struct Access {
+    Lanes<C> (*load)(const char* p, int64_t stride, int count, C fill);
+    void (*store)(char* p, int64_t stride, int count, const Lanes<C>& v);
+    int64_t item;
+  };
+  char* data;
+  int64_t n;
+  int64_t step;  // elements
+  const Access* access;
+
+  template <class E>
+  static constexpr Access kAccess = {[](const char* p, int64_t stride, int count, C fill) {
+                                       return load_apart(reinterpret_cast<const E*>(p), stride,
+                                                         count, fill);
+                                     },
+                                     [](char* p, int64_t stride, int count, const Lanes<C>& v) {
+                                       store_apart(reinterpret_cast<E*>(p), stride, count, v);
+                                     },
+                                     sizeof(E)};
+
+  char* at(int64_t i) const { return data + i * step * access->item; }
+  Lanes<C> load(int64_t i) const { return load(i, kLanes, C(0)); }
+  Lanes<C> load(int64_t i, int count, C fill) const {
+    return access->load(at(i), step, count, fill);
   }
-  Line part(int64_t begin, int64_t end) const { return {at(begin), end - begin, step}; }
+  void store(int64_t i, int count, const Lanes<C>& v) const {
+    access->store(at(i), step, count, v);
+  }
+  StridedLine part(int64_t begin, int64_t end) const {
+    return {at(begin), end - begin, step, access};
+  }
 };
 
 template <class L>
-using ComputeOfLine = ComputeOf<std::remove_pointer_t<decltype(L::data)>>;
+using ComputeOfLine = typename L::C;
 
 // Writes f(i, count) for every i of the output line in steps of 16, past the caches if `stream`
 // (the fence is the caller's), but zeros where is_zero(i) says so of all 64 elements from i.
-template <class E, bool Contiguous, class IsZero, class F>
-GP_INLINE void write_line(Line<E, Contiguous> out, bool stream, IsZero&& is_zero, F&& f) {
+template <class L, class IsZero, class F>
+GP_INLINE void write_line(L out, bool stream, IsZero&& is_zero, F&& f) {
+  using V = Lanes<ComputeOfLine<L>>;
   auto some = [&](int64_t i, int count) GP_INLINE_LAMBDA { out.store(i, count, f(i, count)); };
   auto write = [&](int64_t head, auto streaming) GP_INLINE_LAMBDA {
-    auto put = [&](int64_t i, const Lanes<ComputeOf<E>>& v) GP_INLINE_LAMBDA {
+    auto put = [&](int64_t i, const V& v) GP_INLINE_LAMBDA {
       if constexpr (streaming)
         stream_lanes(out.at(i), v);
       else
@@ -53,16 +93,15 @@ GP_INLINE void write_line(Line<E, Contiguous> out, bool stream, IsZero&& is_zero
     for (; i < head; i += kLanes) some(i, int(std::min<int64_t>(kLanes, head - i)));
     for (i = head; i + kSpan <= out.n; i += kSpan) {
       if (is_zero(i))
-        for (int j = 0; j < kSpan; j += kLanes) put(i + j, Lanes<ComputeOf<E>>(0));
+        for (int j = 0; j < kSpan; j += kLanes) put(i + j, V(0));
       else
         for (int j = 0; j < kSpan; j += kLanes) put(i + j, f(i + j, kLanes));
     }
     for (; i < out.n; i += kLanes) some(i, int(std::min<int64_t>(kLanes, out.n - i)));
   };
-  if (Contiguous && stream)
-    write(std::min(out.n, elements_to_line(out.data)), std::true_type{});
-  else
-    write(0, std::false_type{});
+  if constexpr (L::kContiguous)
+    if (stream) return write(std::min(out.n, elements_to_line(out.data)), std::true_type{});
+  write(0, std::false_type{});
 }
 
 // Neighbouring lines of one operand: lane l of group g is column 16 g + l.
@@ -110,8 +149,8 @@ bool has_long_lines(const Geometry<E>& geometry) {
 }
 
 template <class E>
-Line<E, true> line_of(const Geometry<E>& geometry, int64_t row, int operand) {
-  return {geometry.base[operand] + geometry.row_offsets(row)[operand], geometry.n, 1};
+Line<E> line_of(const Geometry<E>& geometry, int64_t row, int operand) {
+  return {geometry.base[operand] + geometry.row_offsets(row)[operand], geometry.n};
 }
 
 // Calls f(piece, begin, end) for at most kLinePieces pieces of one long line, on all threads.
@@ -120,8 +159,7 @@ constexpr int kLinePieces = 64;
 template <class L, class F>
 void in_pieces(L line, F&& f) {
   const int64_t length = (line.n / kLinePieces / kLanes + 1) * kLanes;
-  const int64_t bytes = line.n * int64_t(sizeof(*line.data));
-  parallel_for((line.n + length - 1) / length, 1, bytes, [&](int64_t first, int64_t last) {
+  parallel_for((line.n + length - 1) / length, 1, line.bytes(), [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) f(p, p * length, std::min((p + 1) * length, line.n));
     stream_fence();
   });
@@ -144,16 +182,18 @@ void visit_lines(const Geometry<E>& geometry, OnLine&& line, OnStrip&& strip) {
     parallel_for(rows, grain, bytes, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const auto offset = geometry.row_offsets(r);
-        auto call = [&](auto is_contiguous) {
-          Line<E, is_contiguous> lines[K];
-          for (int k = 0; k < K; ++k)
-            lines[k] = {geometry.base[k] + offset[k], n, geometry.step[k]};
+        if (contiguous) {
+          Line<E> lines[K];
+          for (int k = 0; k < K; ++k) lines[k] = {geometry.base[k] + offset[k], n};
           line(lines);
-        };
-        if (contiguous)
-          call(std::true_type{});
-        else
-          call(std::false_type{});
+        } else {
+          using Strided = StridedLine<ComputeOf<E>>;
+          Strided lines[K];
+          for (int k = 0; k < K; ++k)
+            lines[k] = {reinterpret_cast<char*>(geometry.base[k] + offset[k]), n, geometry.step[k],
+                        &Strided::template kAccess<E>};
+          line(lines);
+        }
       }
       stream_fence();
     });

@@ -3,6 +3,20 @@
 
 #include "ffi/bind.h"
 
+namespace gradplan::ffi {
+namespace {
+
+Kernels& registered() {
+  static auto* all = new Kernels;
+  return *all;
+}
+
+}  // namespace
+
+Registration::Registration(const KernelDefinition& kernel) { registered().push_back(kernel); }
+
+}  // namespace gradplan::ffi
+
 #define GP_EXPORT(name)                                                             \
   extern "C" GP_SHARED int __tvm_ffi_##name([[maybe_unused]] void* self,            \
                                             [[maybe_unused]] const TVMFFIAny* args, \
