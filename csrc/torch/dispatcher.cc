@@ -49,6 +49,7 @@ bool Dispatcher::would_notice(PyObject* const* tensors, int count,
 
 bool Dispatcher::would_record(PyObject* const* tensors, const std::vector<int>& floats,
                               std::span<PyObject*> needed) const {
+  if (records.is_denied()) return false;
   bool any = false;
   for (size_t k = 0; k < floats.size(); ++k) {
     PyObject* const tensor = tensors[floats[k]];
@@ -56,7 +57,7 @@ bool Dispatcher::would_record(PyObject* const* tensors, const std::vector<int>& 
     needed[k] = needs ? tensor : Py_None;
     any = any || needs;
   }
-  return any && !records.is_denied();
+  return any;
 }
 
 bool Dispatcher::parse(PyObject* described, Dispatcher& dispatcher) {

@@ -75,6 +75,11 @@ Served serve(FastPath& path, PyObject* const* arguments, PyObject* const* wanted
   return served;
 }
 
+PyObject* single(const FastPath& path, const Served& served) {  // borrowed
+  PyObject* const results = served.results.get();
+  return path.outputs > 1 ? results : PyTuple_GetItem(results, 0);
+}
+
 // The results with gradients recorded for what is `needed`.
 PyObject* record(const FastPath& path, const Served& served, PyObject* const* inputs,
                  PyObject* const* needed) {
@@ -85,16 +90,11 @@ PyObject* record(const FastPath& path, const Served& served, PyObject* const* in
         i < path.inputs ? inputs[i] : PyTuple_GetItem(served.results.get(), i - path.inputs);
   const Ref saved = tuple_of(kept, count);
   PyObject* const options = Launch::in(served.launch)->options.get();
-  PyObject* const made[] = {served.results.get(), options, saved.get(), Py_None};
+  PyObject* const made[] = {single(path, served), options, saved.get(), Py_None};
   Ref given = tuple_of(needed, int(path.floats.size()), 1);
   if (!saved || !given || PyTuple_SetItem(given.get(), 0, tuple_of(made, 4).release()) < 0)
     return nullptr;
   return PyObject_CallObject(path.apply.get(), given.get());
-}
-
-PyObject* single(const FastPath& path, const Served& served) {
-  PyObject* const results = served.results.get();
-  return Ref::to(path.outputs > 1 ? results : PyTuple_GetItem(results, 0)).release();
 }
 
 PyObject* call_outside(FastPath& path, PyObject* const* arguments, PyObject* const* wanted) {
@@ -104,7 +104,8 @@ PyObject* call_outside(FastPath& path, PyObject* const* arguments, PyObject* con
   const Served served = serve(path, arguments, wanted);
   if (served.outcome == Served::kError) return nullptr;
   if (served.outcome != Served::kDone) Py_RETURN_NONE;
-  return records ? record(path, served, arguments, needed) : single(path, served);
+  return records ? record(path, served, arguments, needed)
+                 : Ref::to(single(path, served)).release();
 }
 
 PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) try {
@@ -143,7 +144,7 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) try 
   if (path == nullptr) return nullptr;
   const Served served = serve(*path, arguments);
   switch (served.outcome) {
-    case Served::kDone: return single(*path, served);
+    case Served::kDone: return Ref::to(single(*path, served)).release();
     case Served::kUnknown: Py_RETURN_NONE;
     case Served::kRefused: Py_RETURN_NOTIMPLEMENTED;
     case Served::kError: break;

@@ -248,15 +248,15 @@ def test_what_is_recorded() -> None:
     given: list[Any] = []
     path = path_for("lerp", (a, b, 0.5), apply=lambda *all: given.extend(all) or 7, kept=(2, 0))
     assert path.call(a, b, 0.5) == 7
-    (results, options, kept, everything), *needed = given
-    assert torch.equal(results[0], torch.lerp(a, b, 0.5))
-    assert len(results) == 1 and options == ("saved",) and everything is None
-    assert len(kept) == 2 and kept[0] is results[0] and kept[1] is a
+    (result, options, kept, everything), *needed = given
+    assert torch.equal(result, torch.lerp(a, b, 0.5))
+    assert options == ("saved",) and everything is None
+    assert len(kept) == 2 and kept[0] is result and kept[1] is a
     assert needed[0] is a and needed[1] is None
     given.clear()
     with torch.no_grad():
-        assert torch.equal(path.call(a, b, 0.5), results[0])
-    assert torch.equal(path.run(a, b, 0.5), results[0])
+        assert torch.equal(path.call(a, b, 0.5), result)
+    assert torch.equal(path.run(a, b, 0.5), result)
     assert torch.equal(path.call(b, b, 0.5), b)
     assert not given
     with pytest.raises(ZeroDivisionError):

@@ -15,7 +15,7 @@ import torch
 
 from gradplan.declaration import OPS, Gradient, Op, Values
 from gradplan.torch import private
-from gradplan.torch.fast_path import Recorder
+from gradplan.torch.fast_path import Recorder, is_compiling
 from gradplan.torch.namespace import XP
 from gradplan.torch.operators import OPERATORS, Operator
 from gradplan.vocabulary import Unsupported
@@ -193,18 +193,17 @@ def _make_recorder(derivative: Derivative) -> Recorder:
     """
     operator = derivative.operator
     layout = Layout(derivative)
-    single = len(layout.outputs) == 1
     fixed = [i for i, t in enumerate(operator.outputs) if not t.differentiable]
 
     def forward(ctx: Any, made: tuple[Any, ...], *needed: Any) -> Any:
         results, ctx.options, kept, everything = made
         if fixed:
-            ctx.mark_non_differentiable(*(results[i] for i in fixed))
+            ctx.mark_non_differentiable(*(_as_tuple(results)[i] for i in fixed))
         if kept:
             ctx.save_for_backward(*kept)
         if everything is not None:
             ctx.save_for_forward(*everything)
-        return results[0] if single else results
+        return results
 
     def jvp(ctx: Any, made: None, *tangents: Any) -> Any:
         v = dict(zip(layout.options, ctx.options, strict=True))
@@ -219,7 +218,7 @@ def _make_recorder(derivative: Derivative) -> Recorder:
     methods: dict[str, Callable[..., Any]] = {"forward": forward, "backward": backward, "jvp": jvp}
     members = {name: staticmethod(method) for name, method in methods.items()}
     function = type(f"gradplan_{operator.name}", (torch.autograd.Function,), members)
-    return Recorder(private.plain_apply(function), layout.saved_options, layout.kept)
+    return Recorder(private.plain_apply(function, "options"), layout.saved_options, layout.kept)
 
 
 def _backward_by_name(derivative: Derivative, layout: Layout) -> Backward:
@@ -248,13 +247,15 @@ def _backward_by_position(derivative: Derivative, layout: Layout) -> Backward | 
         return None
     if derivative.inputs != layout.floats:
         return None
-    fast = target.ways.backward
+    call = None if target.fast_path is None else target.fast_path.call_backward
+    keeps = bool(layout.kept)
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        kept = ctx.saved_tensors if layout.kept else ()
-        made = fast(grads, kept, ctx.options, ctx.needs_input_grad)
-        if made is not None:
-            return made
+        kept = ctx.saved_tensors if keeps else ()
+        if call is not None and not is_compiling():
+            made: Any = call(grads, kept, ctx.options, ctx.needs_input_grad)
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         results = _as_tuple(target.overload(*(grads + kept + ctx.options)[:count]))
         needed = zip(results, ctx.needs_input_grad[1:], strict=True)
         return (None, *(x if needs else None for x, needs in needed))
@@ -290,11 +291,11 @@ def register(operator: Operator) -> None:
         needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in floats)
         if not needed and not forward_mode:
             return result
-        recorder, results = operator.recorder, _as_tuple(result)
-        everything = (*arguments[:count], *results)
+        recorder = operator.recorder
+        everything = (*arguments[:count], *_as_tuple(result))
         kept = tuple(everything[i] for i in recorder.kept)
-        made = results, recorder.options(arguments), kept, everything if forward_mode else None
-        with private.allow_function():
+        made = result, recorder.options(arguments), kept, everything if forward_mode else None
+        with private.plain_apply_allowed():
             return recorder.apply(made, *floats)
 
     operator.library.impl(operator.name, kernel, "Autograd", with_keyset=True)

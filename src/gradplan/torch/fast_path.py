@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gradplan.torch._fast_path import FastPath
 
 _CALLS = 4096  # that one operator remembers; a program with more shapes than that starts over
-_is_compiling = torch.compiler.is_dynamo_compiling
+is_compiling = torch.compiler.is_dynamo_compiling
 
 
 def _native() -> type[FastPath] | None:
@@ -50,8 +50,8 @@ class Recorder(NamedTuple):
     """How derivatives of an operator are recorded."""
 
     apply: Callable[..., Any]
-    """Takes (results, options, kept tensors, all tensors if this is forward mode) and those inputs
-    that may need gradients; gives the results."""
+    """Takes (the result or all of them, options, kept tensors, all tensors if this is forward mode)
+    and those inputs that may need gradients; gives the results."""
     options: Callable[[Sequence[Any]], tuple[Any, ...]]
     """What the gradient has to know besides tensors, for the arguments of a call."""
     kept: Sequence[int]
@@ -96,10 +96,7 @@ class Ways(NamedTuple):
     """To call an operator."""
 
     fast: Callable[..., Any]
-    """The result, or None: then it is for the dispatcher."""
-    backward: Callable[..., tuple[Any, ...] | None]
-    """The same for a Function's `backward`: of the gradients of the outputs, the tensors that were
-    kept, the options and `needs_input_grad`."""
+    """The result, or None: then it is for the dispatcher. Not for code that Dynamo compiles."""
     call: Callable[..., Any]
     """The result, from whoever has it."""
 
@@ -107,17 +104,11 @@ class Ways(NamedTuple):
 def make_ways(path: FastPath | None, overload: Callable[..., Any]) -> Ways:
     """Those of an operator."""
     if path is None:
-        return Ways(lambda *arguments: None, lambda *tuples: None, overload)
-    ask, ask_backward = path.call, path.call_backward
-
-    def fast(*arguments: Any) -> Any:
-        return None if _is_compiling() else ask(*arguments)
-
-    def backward(grads: Any, kept: Any, options: Any, needed: Any) -> Any:
-        return None if _is_compiling() else ask_backward(grads, kept, options, needed)
+        return Ways(lambda *arguments: None, overload)
+    fast = path.call
 
     def call(*arguments: Any) -> Any:
-        result = None if _is_compiling() else ask(*arguments)
+        result = None if is_compiling() else fast(*arguments)
         return overload(*arguments) if result is None else result
 
-    return Ways(fast, backward, call)
+    return Ways(fast, call)

@@ -19,6 +19,7 @@ import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
 from gradplan.declaration import Tensor
 from gradplan.offers import TORCH, Offer, Offers
 from gradplan.signatures import Parameter
+from gradplan.torch.fast_path import is_compiling
 from gradplan.torch.operators import OPERATORS, Operator
 from gradplan.vocabulary import FLOATS, Bounds, IndexOutOfRange, InvalidProblem, Unsupported
 
@@ -198,12 +199,13 @@ def _make(offer: Offer) -> Callable[..., Any]:
         chosen = f"(fast_{number} if {flag} else {chosen})"
     names = [p.name for p in offer.parameters]
     condition = "dtype is None and " if "dtype" in names else ""
+    condition += "not is_compiling() and "
     body = (
         f"if {condition}(known := {chosen}({', '.join(call.arguments())})) is not None:\n"
         f"    return known\n"
         f"return call({', '.join(f'{name}={name}' for name in names)})"
     )
-    return offer.compile(body, __name__, call=call, **fast)
+    return offer.compile(body, __name__, call=call, is_compiling=is_compiling, **fast)
 
 
 OFFERS = Offers(TORCH, globals(), _make)
