@@ -66,7 +66,7 @@ def test_names_signatures_and_documentation() -> None:
     assert _names("times_sum") == "(x, axis=-1)"
     assert _names("gain") == "(x, factor=None)"
     assert _names("share") == "(x, segment_ids, num_segments)"
-    assert _ours("gain").__annotations__["factor"] == "Array | None"
+    assert _ours("gain").__annotations__["factor"] == "ArrayLike | None"
     assert _ours("times_sum").__annotations__["return"] == "tuple[Array, Array, Array]"
     doc = _ours("times_sum").__doc__
     assert doc.startswith("x times its sum.\n\nArgs:\n    x: the values\n    axis: the axis\n")
