@@ -30,17 +30,16 @@ struct ColumnStrip {
   alignas(64) E staged[kRows][kStripColumns];  // results
 
   ColumnStrip(const PrefixOperation<E>& op, int64_t columns) : op(op), columns(columns) {
-    for (C* carry : {local[0], c1, c2, c3}) std::fill_n(carry, kStripColumns, op.identity);
+    for (C* carry : {c1, c2, c3}) reset(carry);
   }
 
   // The next rows of the scan, `count` of them (1 or kRows, and then from a multiple of it on).
   // They may be written over. Those `ahead` of them are prefetched.
   void put(const E* x, int64_t x_step, int64_t ahead, E* y, int64_t y_step, int count,
            StreamWriter<E>* stream) {
-    if (count == 1)
-      op.columns[0](*this, x, x_step, ahead);
-    else if (!op.columns[position < kChunk ? 2 : 3](*this, x, x_step, ahead))
-      op.columns[1](*this, x, x_step, ahead);
+    const auto hasty = op.hasty_columns[position >= kChunk][position % kGroup == 0];
+    if (count == 1 || !hasty(*this, x, x_step, ahead))
+      op.careful_columns[count - 1](*this, x, x_step, ahead);
     now ^= 1;
     for (int r = 0; r < count; ++r) {
       if (stream)
@@ -49,10 +48,19 @@ struct ColumnStrip {
         std::memcpy(static_cast<void*>(y + r * y_step), staged[r], size_t(columns) * sizeof(E));
     }
     position += count;
-    if (position % kGroup == 0) op.take_over(c1, local[now], columns);
-    if (position % kBlock == 0) op.take_over(c2, c1, columns);
-    if (position % kChunk == 0) op.take_over(c3, c2, columns);
+    if (position % kGroup == 0) op.add(c1, local[now], columns);
+    if (position % kBlock == 0) {
+      op.add(c2, c1, columns);
+      reset(c1);
+    }
+    if (position % kChunk == 0) {
+      op.add(c3, c2, columns);
+      reset(c2);
+    }
   }
+
+ private:
+  void reset(C* carry) { std::fill_n(carry, kStripColumns, op.identity); }
 };
 
 // Columns that lie side by side in both tensors, in runs that are worth it.

@@ -58,10 +58,10 @@ struct PrefixOperation {
   // y = c3 o (c2 o (c1 o local)) of `count` blocks from `first` on, one behind the other; the
   // careful one has a c3, as has the third.
   void (*emit[3])(const BatchBlocks<C>& blocks, int first, int count, C c3, E* y);
-  // The next rows of columns: one carefully, two carefully, two hastily without a c3 and with one.
-  bool (*columns[4])(ColumnStrip<E>& strip, const E* x, int64_t step, int64_t ahead);
-  // carry o more, which starts anew; by 16 of them.
-  void (*take_over)(C* carry, C* more, int64_t count);
+  // The next rows of columns, one or two of them, and two [with c3][where a group begins].
+  using Columns = bool (*)(ColumnStrip<E>& strip, const E* x, int64_t step, int64_t ahead);
+  Columns careful_columns[2], hasty_columns[2][2];
+  void (*add)(C* carry, const C* more, int64_t count);  // by 16 of them
   void (*sweep)(const RowTensors& tensors, char* workspace);
 };
 

@@ -8,12 +8,10 @@
 namespace gradplan::scan {
 
 template <class C, class Op>
-void take_over_lanes(C* carry, C* more, int64_t count) {
+void add_lanes(C* carry, const C* more, int64_t count) {
   using V = Lanes<C>;
-  for (int64_t at = 0; at < count; at += kLanes) {
+  for (int64_t at = 0; at < count; at += kLanes)
     Op::apply(V::load(carry + at), V::load(more + at)).store(carry + at);
-    Op::template identity<V>().store(more + at);
-  }
 }
 
 template <class Op, class E>
@@ -26,11 +24,13 @@ PrefixOperation<E> prefix_operation() {
           .rows = {row_operation<E, Op, false>(), row_operation<E, Op, true>()},
           .emit = {&Careful::template emit<true>, &Hasty::template emit<false>,
                    &Hasty::template emit<true>},
-          .columns = {&scan_column_rows<E, Op, 1, false, true>,
-                      &scan_column_rows<E, Op, 2, false, true>,
-                      &scan_column_rows<E, Op, 2, true, false>,
-                      &scan_column_rows<E, Op, 2, true, true>},
-          .take_over = &take_over_lanes<C, Op>,
+          .careful_columns = {&scan_column_rows<E, Op, 1, false, true, false>,
+                              &scan_column_rows<E, Op, 2, false, true, false>},
+          .hasty_columns = {{&scan_column_rows<E, Op, 2, true, false, false>,
+                             &scan_column_rows<E, Op, 2, true, false, true>},
+                            {&scan_column_rows<E, Op, 2, true, true, false>,
+                             &scan_column_rows<E, Op, 2, true, true, true>}},
+          .add = &add_lanes<C, Op>,
           .sweep = &sweep_prefix<Op, C>};
 }
 

@@ -114,8 +114,7 @@ struct Recurrence final : SweepKernelOf<typename Policy::C, RecurrenceState<Poli
   }
 
   template <bool Summary>
-  __attribute__((noinline)) void run(State& s, Square<C>* squares, int64_t step, int count,
-                                     bool first) const {
+  GP_INLINE void run(State& s, Square<C>* squares, int64_t step, int count, bool first) const {
     policy.template square<Emit, Summary>(s, squares, step, count, first);
   }
 

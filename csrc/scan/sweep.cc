@@ -43,80 +43,87 @@ void sweep_of(const SweepKernel<ComputeOf<E>>& kernel, const RowTensors& tensors
   const int64_t strip_bytes = strip * kLanes * range.length * int64_t(sizeof(E)) * operands;
   const int64_t grain = std::max<int64_t>(1, (1 << 16) / strip_bytes);
 
-  parallel_for(strips, grain, strip_bytes * strips, [&](int64_t begin, int64_t end) {
-    alignas(64) char states[kStrip * kMostStateBytes];
-    const auto state = [&](int g) { return states + g * kernel.state_size; };
-    LaneView<E> views[kStrip * kMostOperands];
-    const auto views_of = [&](int g) { return views + g * operands; };
-    Square<C> squares[kMostOperands];
-    LineWriter<E> writer;
-    for (int64_t s = begin; s < end; ++s) {
-      const int64_t first_group = s * strip;
-      const int count = int(std::min<int64_t>(strip, groups - first_group));
-      bool streams_rows = false;
-      for (int g = 0; g < count; ++g) {
-        LaneView<E>* view = views_of(g);
-        const int64_t first_lane = (first_group + g) * kLanes;
-        const int used = int(std::min<int64_t>(kLanes, lanes - first_lane));
-        int64_t row = first_lane % range.rows;
-        int64_t start = (range.first_piece + first_lane / range.rows) * range.piece +
-                        (walk == Walk::kBackwards ? range.length - 1 : 0);
-        if (tensors.outer.extent.size() <= 1 && row + used <= range.rows) {  // as they mostly are
-          const Offsets pitch = used > 1 || row > 0 ? tensors.outer.stride[0] : Offsets{};
-          for (int k = 0; k < operands; ++k) {
-            E* first = static_cast<E*>(tensors.data[k]) + row * pitch[k] + start * tensors.step[k];
-            for (int l = 0; l < used; ++l) view[k].lane[l] = first + l * pitch[k];
+  parallel_for(
+      strips, grain, strip_bytes * strips,
+      [&, inputs, outputs, operands](int64_t begin, int64_t end) {
+        const int64_t length = range.length, state_size = kernel.state_size;
+        const int ahead_input = kernel.ahead;
+        alignas(64) char states[kStrip * kMostStateBytes];
+        const auto state = [&](int g) { return states + g * state_size; };
+        LaneView<E> views[kStrip * kMostOperands];
+        const auto views_of = [&](int g) { return views + g * operands; };
+        Square<C> squares[kMostOperands];
+        LineWriter<E> writer;
+        for (int64_t s = begin; s < end; ++s) {
+          const int64_t first_group = s * strip;
+          const int count = int(std::min<int64_t>(strip, groups - first_group));
+          bool streams_rows = false;
+          for (int g = 0; g < count; ++g) {
+            LaneView<E>* view = views_of(g);
+            const int64_t first_lane = (first_group + g) * kLanes;
+            const int used = int(std::min<int64_t>(kLanes, lanes - first_lane));
+            int64_t row = first_lane % range.rows;
+            int64_t start = (range.first_piece + first_lane / range.rows) * range.piece +
+                            (walk == Walk::kBackwards ? range.length - 1 : 0);
+            if (tensors.outer.extent.size() <= 1 &&
+                row + used <= range.rows) {  // as they mostly are
+              const Offsets pitch = used > 1 || row > 0 ? tensors.outer.stride[0] : Offsets{};
+              for (int k = 0; k < operands; ++k) {
+                E* first =
+                    static_cast<E*>(tensors.data[k]) + row * pitch[k] + start * tensors.step[k];
+                for (int l = 0; l < used; ++l) view[k].lane[l] = first + l * pitch[k];
+              }
+            } else {
+              for (int l = 0; l < used; ++l) {
+                const Offsets offsets = tensors.row_offsets(row);
+                for (int k = 0; k < operands; ++k)
+                  view[k].lane[l] =
+                      static_cast<E*>(tensors.data[k]) + offsets[k] + start * tensors.step[k];
+                if (++row == range.rows) {
+                  row = 0;
+                  start += range.piece;
+                }
+              }
+            }
+            for (int k = 0; k < operands; ++k) {
+              view[k].step = walk == Walk::kBackwards ? -tensors.step[k] : tensors.step[k];
+              view[k].lanes = used;
+              view[k].settle(k >= inputs && large);
+            }
+            if (outputs > 0) {
+              // Rows are streamed one group at a time (columns need no writer).
+              LaneView<E>& out = view[inputs];
+              if (out.stream && out.access == Access::kRows) {
+                streams_rows = strip == 1;
+                out.stream = streams_rows;
+                if (streams_rows) writer.start(out.lane, out.step < 0);
+              }
+            }
+            kernel.begin(state(g), GroupInputs<E>(view), range, first_lane, used);
           }
-        } else {
-          for (int l = 0; l < used; ++l) {
-            const Offsets offsets = tensors.row_offsets(row);
-            for (int k = 0; k < operands; ++k)
-              view[k].lane[l] =
-                  static_cast<E*>(tensors.data[k]) + offsets[k] + start * tensors.step[k];
-            if (++row == range.rows) {
-              row = 0;
-              start += range.piece;
+          for (int64_t step = 0; step < length; step += kGroup) {
+            const int steps = int(std::min<int64_t>(kGroup, length - step));
+            const bool last = step + steps == length;
+            for (int g = 0; g < count; ++g) {
+              if (step % kBlock == 0 && step > 0) kernel.next_block(state(g), step % kChunk == 0);
+              const LaneView<E>* view = views_of(g);
+              for (int k = 0; k < inputs; ++k) {
+                const bool ahead = k == ahead_input;
+                load_square(view[k], step + ahead, steps - (ahead && last), squares[k], C(1));
+              }
+              kernel.square(state(g), squares, step, steps, length);
+              if (outputs > 0) store_square(view[inputs], step, steps, squares[inputs], writer);
             }
           }
-        }
-        for (int k = 0; k < operands; ++k) {
-          view[k].step = walk == Walk::kBackwards ? -tensors.step[k] : tensors.step[k];
-          view[k].lanes = used;
-          view[k].settle(k >= inputs && large);
-        }
-        if (outputs > 0) {
-          // Rows are streamed one group at a time (columns need no writer).
-          LaneView<E>& out = view[inputs];
-          if (out.stream && out.access == Access::kRows) {
-            streams_rows = strip == 1;
-            out.stream = streams_rows;
-            if (streams_rows) writer.start(out.lane, out.step < 0);
+          if (streams_rows) writer.finish();
+          for (int g = 0; g < count; ++g) {
+            const int64_t first_lane = (first_group + g) * kLanes;
+            kernel.end(state(g), range, first_lane,
+                       int(std::min<int64_t>(kLanes, lanes - first_lane)));
           }
         }
-        kernel.begin(state(g), GroupInputs<E>(view), range, first_lane, used);
-      }
-      for (int64_t step = 0; step < range.length; step += kGroup) {
-        const int steps = int(std::min<int64_t>(kGroup, range.length - step));
-        const bool last = step + steps == range.length;
-        for (int g = 0; g < count; ++g) {
-          if (step % kBlock == 0 && step > 0) kernel.next_block(state(g), step % kChunk == 0);
-          const LaneView<E>* view = views_of(g);
-          for (int k = 0; k < inputs; ++k) {
-            const bool ahead = k == kernel.ahead;
-            load_square(view[k], step + ahead, steps - (ahead && last), squares[k], C(1));
-          }
-          kernel.square(state(g), squares, step, steps, range.length);
-          if (outputs > 0) store_square(view[inputs], step, steps, squares[inputs], writer);
-        }
-      }
-      if (streams_rows) writer.finish();
-      for (int g = 0; g < count; ++g) {
-        const int64_t first_lane = (first_group + g) * kLanes;
-        kernel.end(state(g), range, first_lane, int(std::min<int64_t>(kLanes, lanes - first_lane)));
-      }
-    }
-    if (large) stream_fence();
-  });
+        if (large) stream_fence();
+      });
 }
 
 }  // namespace
