@@ -621,3 +621,58 @@ def test_the_number_of_threads_reaches_every_build() -> None:
 def test_sample_values_are_of_their_kind() -> None:
     for operand in gp.EmbeddingPlan.op.operands(sample_descriptor(gp.EmbeddingPlan.op, "bf16")):
         assert sample_tensor(operand).dtype.name in operand.dtype_names
+
+
+# Devices and streams --------------------------------------------------------------------------
+
+
+class _Elsewhere:
+    """A tensor that claims to be on a GPU."""
+
+    shape, dtype = (3,), np.dtype("float32")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 1)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise AssertionError("nobody here takes it")
+
+
+class _OnGpu(ReferenceEngine):
+    """Takes what is on a GPU, and says which stream it was given."""
+
+    name, automatic, devices = "gpu", True, frozenset({"cuda"})
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    def bind(self, op: Any, desc: Any) -> BoundKernel:
+        return BoundKernel(lambda *given: self.given.append(given), takes_stream=True)
+
+
+def test_plans_are_selected_by_device(engine: str) -> None:
+    desc = gp.ScanDescriptor(kind="cumsum", input_shape=(3,), scan_axis=0, element="f32")
+    with pytest.raises(gp.Unsupported, match=r"(?s)on cuda:1:\n.*  cpu: takes tensors on cpu"):
+        gp.cumsum(_Elsewhere())
+    with pytest.raises(gp.InvalidProblem, match="expected a device such as 'cpu' or 'cuda:0'"):
+        gp.ScanPlan.select(desc, device=None)  # type: ignore[arg-type]
+    with registered(_OnGpu()) as gpu:
+        assert isinstance(gpu, _OnGpu)
+        here, there = gp.ScanPlan.select(desc), gp.ScanPlan.select(desc, device="cuda:1")
+        assert (here.engine, here.device) == (engine, "cpu")
+        assert (there.engine, there.device) == ("gpu", "cuda:1")
+        assert gp.ScanPlan.select(desc, device="cuda:0") is not there
+        # The same shapes and types on another device are another call.
+        x, y = np.float32([1, 2, 3]), _Elsewhere()
+        assert gp.cumsum(x).tolist() == [1, 3, 6]
+        gp.cumsum(y, out=y)
+        assert gp.cumsum(x).tolist() == [1, 3, 6]
+        there.run(x=y, y=y, workspace=None, stream="a stream")
+        assert [given[3:] for given in gpu.given] == [(None,), ("a stream",)]
+
+
+def test_a_stream_is_refused_where_there_are_none(engine: str) -> None:
+    plan = scan_plan()
+    x = np.ones(plan.descriptor.input_shape, np.float32)
+    with pytest.raises(gp.InvalidProblem, match=r"ScanPlan: stream: expected None: .*; got 7"):
+        plan.run(x=x, stream=7)

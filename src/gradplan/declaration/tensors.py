@@ -177,79 +177,19 @@ class Tensor:
         return tuple(size for axis in self.axes for size in sizes_of(axis, desc))
 
 
-def reads(
-    name: str,
-    *axes: str,
-    doc: str,
-    kind: Kind = Kind.ELEMENT,
-    when: Only | None = None,
-    optional: bool = False,
-    differentiable: bool = True,
-    called: str = "",
-) -> Tensor:
-    """An input of numbers."""
-    return Tensor(
-        name,
-        axes,
-        Role.IN,
-        doc,
-        kind=kind,
-        when=when,
-        optional=optional,
-        differentiable=differentiable,
-        called=called,
-    )
+def reads(name: str, *axes: str, doc: str, **rest: Any) -> Tensor:
+    """An input of numbers; `rest` are other fields of `Tensor`."""
+    return Tensor(name, axes, Role.IN, doc, **rest)
 
 
-def reads_indices(
-    name: str,
-    *axes: str,
-    into: str,
-    doc: str,
-    ascending: bool = False,
-    optional: bool = False,
-    when: Only | None = None,
-) -> Tensor:
+def reads_indices(name: str, *axes: str, into: str, doc: str, **rest: Any) -> Tensor:
     """An input of i32 or i64 that chooses out of `into`."""
-    return Tensor(
-        name,
-        axes,
-        Role.IN,
-        doc,
-        kind=Kind.INDEX,
-        into=into,
-        ascending=ascending,
-        optional=optional,
-        when=when,
-    )
+    return Tensor(name, axes, Role.IN, doc, kind=Kind.INDEX, into=into, **rest)
 
 
-def writes(
-    name: str,
-    *axes: str,
-    doc: str,
-    kind: Kind = Kind.ELEMENT,
-    into: str = "",
-    when: Only | None = None,
-    optional: bool = False,
-    differentiable: bool = True,
-    inplace: tuple[str, ...] = (),
-    updates: Only | None = None,
-) -> Tensor:
+def writes(name: str, *axes: str, doc: str, **rest: Any) -> Tensor:
     """An output."""
-    return Tensor(
-        name,
-        axes,
-        Role.OUT,
-        doc,
-        kind=kind,
-        into=into,
-        when=when,
-        optional=optional,
-        differentiable=differentiable,
-        inplace=inplace,
-        updates=updates,
-    )
+    return Tensor(name, axes, Role.OUT, doc, **rest)
 
 
 @dataclasses.dataclass(frozen=True)
