@@ -47,17 +47,14 @@ bool Dispatcher::would_notice(PyObject* const* tensors, int count,
   return !std::ranges::all_of(variables, is_idle);
 }
 
-bool Dispatcher::would_record(PyObject* const* tensors, const std::vector<int>& floats,
-                              std::span<PyObject*> needed) const {
-  if (records.is_denied()) return false;
-  bool any = false;
-  for (size_t k = 0; k < floats.size(); ++k) {
-    PyObject* const tensor = tensors[floats[k]];
-    const bool needs = !is_no(Ref(PyObject_GetAttr(tensor, requires_grad_.get())));
-    needed[k] = needs ? tensor : Py_None;
-    any = any || needs;
-  }
-  return any;
+int Dispatcher::recorded(PyObject* const* tensors, const std::vector<int>& floats) const {
+  auto needs = [&](int i) {
+    return !is_no(Ref(PyObject_GetAttr(tensors[i], requires_grad_.get())));
+  };
+  if (records.is_denied()) return 0;
+  int count = int(floats.size());
+  while (count > 0 && !needs(floats[count - 1])) --count;
+  return count;
 }
 
 bool Dispatcher::parse(PyObject* described, Dispatcher& dispatcher) {

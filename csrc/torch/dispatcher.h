@@ -1,8 +1,6 @@
 // Whether PyTorch's dispatcher would do more than run the kernel: for a subclass, a mode, a
 // transform, tracing, forward mode, a profiler, a view with its sign turned, a gradient.
 #pragma once
-#include <span>
-
 #include "objects.h"
 
 namespace gradplan {
@@ -30,9 +28,8 @@ struct Dispatcher {
 
   // An error counts as a yes: the dispatcher will say what is wrong.
   bool would_notice(PyObject* const* tensors, int count, const std::vector<int>& floats) const;
-  // `needed` gets those of the tensors whose gradients are recorded, and None for others.
-  bool would_record(PyObject* const* tensors, const std::vector<int>& floats,
-                    std::span<PyObject*> needed) const;
+  // How many of the `floats` are to be recorded: up to the last one that needs a gradient.
+  int recorded(PyObject* const* tensors, const std::vector<int>& floats) const;
 
  private:
   Ref requires_grad_;  // the name

@@ -80,18 +80,19 @@ PyObject* single(const FastPath& path, const Served& served) {  // borrowed
   return path.outputs > 1 ? results : PyTuple_GetItem(results, 0);
 }
 
-// The results with gradients recorded for what is `needed`.
-PyObject* record(const FastPath& path, const Served& served, PyObject* const* inputs,
-                 PyObject* const* needed) {
-  PyObject* kept[kMaxTensors];
-  int count = 0;
+// The results, with gradients recorded. Autograd looks at each tensor that it is given, which takes
+// its time: it gets `count` of them.
+PyObject* record(const FastPath& path, const Served& served, PyObject* const* inputs, int count) {
+  PyObject *kept[kMaxTensors], *floats[kMaxTensors];
+  int kept_count = 0;
+  for (int i = 0; i < count; ++i) floats[i] = inputs[path.floats[i]];
   for (int i : path.kept)
-    kept[count++] =
+    kept[kept_count++] =
         i < path.inputs ? inputs[i] : PyTuple_GetItem(served.results.get(), i - path.inputs);
-  const Ref saved = tuple_of(kept, count);
+  const Ref saved = tuple_of(kept, kept_count);
   PyObject* const options = Launch::in(served.launch)->options.get();
   PyObject* const made[] = {single(path, served), options, saved.get(), Py_None};
-  Ref given = tuple_of(needed, int(path.floats.size()), 1);
+  Ref given = tuple_of(floats, count, 1);
   if (!saved || !given || PyTuple_SetItem(given.get(), 0, tuple_of(made, 4).release()) < 0)
     return nullptr;
   return PyObject_CallObject(path.apply.get(), given.get());
@@ -99,13 +100,12 @@ PyObject* record(const FastPath& path, const Served& served, PyObject* const* in
 
 PyObject* call_outside(FastPath& path, PyObject* const* arguments, PyObject* const* wanted) {
   if (path.dispatcher.would_notice(arguments, path.inputs, path.floats)) Py_RETURN_NONE;
-  PyObject* needed[kMaxTensors];
-  const bool records = path.dispatcher.would_record(arguments, path.floats, needed);
+  const int recorded = path.dispatcher.recorded(arguments, path.floats);
   const Served served = serve(path, arguments, wanted);
   if (served.outcome == Served::kError) return nullptr;
   if (served.outcome != Served::kDone) Py_RETURN_NONE;
-  return records ? record(path, served, arguments, needed)
-                 : Ref::to(single(path, served)).release();
+  return recorded > 0 ? record(path, served, arguments, recorded)
+                      : Ref::to(single(path, served)).release();
 }
 
 PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) try {
@@ -118,23 +118,25 @@ PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) try
 PyObject* call_backward(PyObject* self, PyObject* const* given, Py_ssize_t count) try {
   FastPath& path = path_of(self);
   PyObject* arguments[kMaxArguments];
-  int expected = path.inputs + path.options, found = 0;
+  const int expected = path.inputs + path.options;
+  int found = 0;
   for (Py_ssize_t k = 0; k < count - 1; ++k)
     for (Py_ssize_t i = 0; i < PyTuple_Size(given[k]) && found < expected; ++i)
       arguments[found++] = PyTuple_GetItem(given[k], i);
-  PyObject* wanted[kMaxTensors];
-  const Py_ssize_t flags = count > 0 ? PyTuple_Size(given[count - 1]) : -1;
+  const int results = count > 0 ? int(PyTuple_Size(given[count - 1])) - 1 : 0;
   if (PyErr_Occurred()) return nullptr;
-  if (found != expected || flags != 1 + path.outputs)
-    return PyErr_Format(PyExc_TypeError, "expected tuples of %d arguments in all and %d flags",
+  if (found != expected || results < 1 || results > path.outputs)
+    return PyErr_Format(PyExc_TypeError, "expected tuples of %d arguments in all and 2 to %d flags",
                         expected, 1 + path.outputs);
-  for (int i = 0; i < path.outputs; ++i) wanted[i] = PyTuple_GetItem(given[count - 1], 1 + i);
+  PyObject* wanted[kMaxTensors];
+  for (int i = 0; i < path.outputs; ++i)
+    wanted[i] = i < results ? PyTuple_GetItem(given[count - 1], 1 + i) : Py_False;
   Ref result(call_outside(path, arguments, path.outputs > 1 ? wanted : nullptr));
   if (!result || result.get() == Py_None) return result.release();
   PyObject* gradients[1 + kMaxTensors] = {Py_None, result.get()};
-  for (int i = 0; path.outputs > 1 && i < path.outputs; ++i)
+  for (int i = 0; path.outputs > 1 && i < results; ++i)
     gradients[1 + i] = PyTuple_GetItem(result.get(), i);
-  return tuple_of(gradients, 1 + path.outputs).release();
+  return tuple_of(gradients, 1 + results).release();
 } catch (const std::bad_alloc&) {
   return PyErr_NoMemory();
 }

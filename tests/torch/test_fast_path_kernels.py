@@ -194,6 +194,8 @@ def test_only_wanted_outputs(wanted: tuple[bool, bool]) -> None:
     assert torch.equal(everything[0], 0.75 * g)
     for made, one, want in zip(everything, some, wanted, strict=True):
         assert torch.equal(one, made) if want else one is None
+    none, first = path.call_backward((g,), (), (0.25,), (False, True))
+    assert torch.equal(first, everything[0])
 
 
 def test_what_the_kernel_refuses_is_for_the_dispatcher() -> None:
@@ -248,11 +250,14 @@ def test_what_is_recorded() -> None:
     given: list[Any] = []
     path = path_for("lerp", (a, b, 0.5), apply=lambda *all: given.extend(all) or 7, kept=(2, 0))
     assert path.call(a, b, 0.5) == 7
-    (result, options, kept, everything), *needed = given
+    (result, options, kept, everything), *floats = given
     assert torch.equal(result, torch.lerp(a, b, 0.5))
     assert options == ("saved",) and everything is None
     assert len(kept) == 2 and kept[0] is result and kept[1] is a
-    assert needed[0] is a and needed[1] is None
+    assert len(floats) == 1 and floats[0] is a
+    given.clear()
+    assert path.call(b, a, 0.5) == 7
+    assert len(given) == 3 and given[1] is b and given[2] is a
     given.clear()
     with torch.no_grad():
         assert torch.equal(path.call(a, b, 0.5), result)
@@ -275,11 +280,12 @@ def test_the_number_of_arguments() -> None:
                 function(*arguments)
     with pytest.raises(TypeError, match="expected 3 arguments"):
         path.add()
-    for tuples in ((), ((x,), (x, 0.5)), ((x, x), (False, True)), ((x, x, 0.5), (True,))):
-        with pytest.raises(TypeError, match="tuples of 3 arguments in all and 2 flags"):
+    flags = (False, True)
+    for tuples in ((), ((x, x, 0.5),), ((x, x), flags), ((x, x, 0.5), (False, *flags))):
+        with pytest.raises(TypeError, match="tuples of 3 arguments in all and 2 to 2 flags"):
             path.call_backward(*tuples)
     with pytest.raises(SystemError):  # Python's own, for what is no tuple
-        path.call_backward([x, x, 0.5], (False, True))
+        path.call_backward([x, x, 0.5], flags)
 
 
 def test_descriptions_that_make_no_sense() -> None:

@@ -23,14 +23,14 @@ SINCE = dict.fromkeys(private.NAMES, (2, 6)) | {"Tensor.__dlpack_c_exchange_api_
 """The first version that has each; releases up to 2.15 do."""
 
 
-@pytest.mark.parametrize("name", private.NAMES)
-def test_the_installed_version(name: str) -> None:
-    assert (private.find(name) is not None) == (SINCE[name] <= INSTALLED)
-
-
-def _private_names(source: str) -> list[str]:
-    attributes = r"(?<!gradplan\.)\btorch\.(?:\w+\.)*_[a-zA-Z]\w*"
-    return re.findall(rf"{attributes}|from torch\b\S* import _\w+|\._cdata|\._backward_cls", source)
+def test_the_installed_version() -> None:
+    """In a process of its own: tvm_ffi gives older tensors an exchange table when it meets them."""
+    code = """
+from gradplan.torch import private
+print(*(name for name in private.NAMES if private.find(name) is None))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [name for name in SINCE if SINCE[name] > INSTALLED]
 
 
 def test_private_names_stand_in_one_file() -> None:

@@ -195,7 +195,7 @@ def _make_recorder(derivative: Derivative) -> Recorder:
     layout = Layout(derivative)
     fixed = [i for i, t in enumerate(operator.outputs) if not t.differentiable]
 
-    def forward(ctx: Any, made: tuple[Any, ...], *needed: Any) -> Any:
+    def forward(ctx: Any, made: tuple[Any, ...], *floats: Any) -> Any:
         results, ctx.options, kept, everything = made
         if fixed:
             ctx.mark_non_differentiable(*(_as_tuple(results)[i] for i in fixed))
@@ -226,8 +226,7 @@ def _backward_by_name(derivative: Derivative, layout: Layout) -> Backward:
         v = dict(zip(layout.options, ctx.options, strict=True))
         v |= zip(layout.tensors, ctx.saved_tensors, strict=True)
         pulled = derivative.pull(v, grads)
-        needed = zip(layout.floats, ctx.needs_input_grad[1:], strict=True)
-        return (None, *(pulled.get(name) if needs else None for name, needs in needed))
+        return (None, *(pulled.get(name) for name in layout.floats))[: len(ctx.needs_input_grad)]
 
     return backward
 
@@ -257,8 +256,7 @@ def _backward_by_position(derivative: Derivative, layout: Layout) -> Backward | 
             if made is not None:
                 return made  # type: ignore[no-any-return]
         results = _as_tuple(target.overload(*(grads + kept + ctx.options)[:count]))
-        needed = zip(results, ctx.needs_input_grad[1:], strict=True)
-        return (None, *(x if needs else None for x, needs in needed))
+        return (None, *results)[: len(ctx.needs_input_grad)]
 
     return backward
 

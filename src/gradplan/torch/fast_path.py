@@ -51,7 +51,8 @@ class Recorder(NamedTuple):
 
     apply: Callable[..., Any]
     """Takes (the result or all of them, options, kept tensors, all tensors if this is forward mode)
-    and those inputs that may need gradients; gives the results."""
+    and the inputs that may need gradients, without those behind the last one that does; gives the
+    results."""
     options: Callable[[Sequence[Any]], tuple[Any, ...]]
     """What the gradient has to know besides tensors, for the arguments of a call."""
     kept: Sequence[int]
