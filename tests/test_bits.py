@@ -89,7 +89,7 @@ def _shape(case: Case) -> tuple[int, ...]:
     return shape
 
 
-# Strategies: the engine works on whole rows, or on pieces of 256 or 4096 (csrc/scan/sweep.h), as the
+# Strategies: the engine works on whole rows, or on pieces of 256 or 4096 (scan/sweep.h), as the
 # shape suggests. A row must not know.
 
 
@@ -155,7 +155,7 @@ def _rows(case: Case, count: int) -> Case:
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(("op", "function"), SCANS, ids=[f.name for _, f in SCANS])
 def test_long_rows_have_the_bits_of_the_reference(op: Op, function: Function, axis: int) -> None:
-    """Rows x length on both sides of every switch of csrc/scan/sweep.h and csrc/softmax/sparsemax.cc."""
+    """Rows x length on both sides of every switch of scan/sweep.h and softmax/lines.h."""
     elements = ["f32", "f16", "f32", "f64", "f32", "bf16"]
     shapes = [(512, 513), (511, 513), (600, 512), (2, 513), (1, 300_000), (33, 16_400)]
     problems = [
@@ -229,7 +229,7 @@ def _results(engine: cpu.CpuEngine, case: canonical.Case) -> dict[str, Array]:
 
 @pytest.mark.parametrize(("op", "function"), FUNCTIONS, ids=[f.name for _, f in FUNCTIONS])
 def test_threads_do_not_change_bits(op: Op, function: Function) -> None:
-    """Problems large enough that threads are used (csrc/memory/threads.h: 256 KiB), each way to cut."""
+    """Problems large enough that threads are used (memory/threads.h: 256 KiB), each way to cut."""
     for case in _large_cases(op, function):
         prepared = Prepared.of(case)
         for engine in builds():
