@@ -60,19 +60,23 @@ struct MarkKernel final : SweepKernelOf<C, MarkState<C>> {
   void square(void* state, Square<C>* squares, int64_t step, int count,
               int64_t length) const override {
     MarkState<C>& s = this->of(state);
-    V m = s.extreme;
     uint16_t* marks = s.marks + (length - 1 - step);
+    s.extreme = ties_last ? mark<true>(s.extreme, squares[0], marks, count)
+                          : mark<false>(s.extreme, squares[0], marks, count);
+    if (step == 0) *marks |= s.first;
+  }
+
+ private:
+  template <bool TiesLast>
+  GP_INLINE static V mark(V m, const Square<C>& square, uint16_t* marks, int count) {
     for (int i = 0; i < count; ++i) {
-      const V x = squares[0].get(i);
+      const V x = square.get(i);
       const auto nan = x != x;
-      const auto record =
-          ties_last ? nan | (x == m) | Op::beats(x, m) : (nan & (m == m)) | Op::beats(x, m);
+      marks[-i] = mask_bits(TiesLast ? nan | (x == m) | Op::beats(x, m)
+                                     : (nan & (m == m)) | Op::beats(x, m));
       m = Op::apply(m, x);
-      uint16_t bits = mask_bits(record);
-      if (step + i == 0) bits |= s.first;
-      marks[-i] = bits;
     }
-    s.extreme = m;
+    return m;
   }
 };
 
