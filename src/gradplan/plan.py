@@ -102,7 +102,11 @@ class Plan(Generic[D]):
             adapt = readable if operand.is_input else writable
             what = tensor_name(self.op.plan_name, operand.name)
             given.append(None if x is None else adapt(x, what))
-        CallChecks(self.op.plan_name, self._operands, self.device)(given, workspace)
+        self._checks(given, workspace)
+
+    @functools.cached_property
+    def _checks(self) -> CallChecks:
+        return CallChecks(self.op.plan_name, self._operands, self.device)
 
     def run(self, *, workspace: Any = None, stream: Any = None, **tensors: Any) -> Any:
         """Runs the kernel on tensors given by name and returns the output, or a tuple of them.

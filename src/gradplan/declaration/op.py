@@ -193,10 +193,6 @@ class Op:
         """The tensors of a function with these fields fixed."""
         return tuple(t for t in self.tensors if t.when is None or t.when.allows(fixed))
 
-    def tensor_shape(self, tensor: Tensor, desc: Descriptor) -> tuple[int, ...]:
-        """The shape that a plan expects of `tensor`."""
-        return tensor.shape(desc)
-
     def axes_of(self, tensor: Tensor, desc: Descriptor) -> tuple[TensorAxis, ...]:
         """Every axis of a tensor, as it is in a plan for `desc`."""
         found: list[TensorAxis] = []
