@@ -12,8 +12,10 @@ SIGNATURES: dict[str, Signature]
 __all__ = [
     "cummax",
     "cummax_backward",
+    "cummax_indices",
     "cummin",
     "cummin_backward",
+    "cummin_indices",
     "cumprod",
     "cumprod_backward",
     "cumsum",
@@ -348,6 +350,57 @@ def logcumsumexp_backward(
     >>> x = np.float64([0, 0])
     >>> gp.logcumsumexp_backward(np.float64([0, 1]), x, gp.logcumsumexp(x))
     array([0.5, 0.5])
+    """
+
+def cummax_indices(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Where the running maximum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+        out: a tensor to write instead of a new one
+
+    Returns:
+        positions along the axis, counted from its beginning
+
+    >>> x = np.float32([1, 3, 2, 3])
+    >>> gp.cummax_indices(x)
+    array([0, 1, 1, 1])
+    >>> gp.cummax_indices(x, ties="last")
+    array([0, 1, 1, 3])
+    """
+
+def cummin_indices(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Where the running minimum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+        out: a tensor to write instead of a new one
+
+    Returns:
+        positions along the axis, counted from its beginning
+
+    >>> gp.cummin_indices(np.float32([3, 1, 2, 0]), reverse=True)
+    array([3, 3, 3, 3])
     """
 
 def segment_sum(

@@ -99,14 +99,17 @@ class Offer:
     def _annotation(self, parameter: inspect.Parameter) -> str:
         what = self.meaning(parameter.name)
         if what is None:
-            return "bool" if parameter.name in self.like.chooses else "Any"
+            flags = {*self.like.chooses, *self.like.adds}
+            return "bool" if parameter.name in flags else "Any"
         kind = self.bridge.takes if isinstance(what, Tensor) else what.info.field.accepts
         may_be_none = parameter.default is None and "None" not in kind
         return f"{kind} | None" if may_be_none else kind
 
     @property
     def returns(self) -> str:
-        """The type of the result."""
+        """The type of the result; with indices added, of that."""
+        if self.like.adds:
+            return "ValuesAndIndices"
         count = len(self.signature.outputs)
         return (
             f"tuple[{', '.join([self.bridge.gives] * count)}]" if count > 1 else self.bridge.gives
@@ -121,7 +124,8 @@ class Offer:
         function: Callable[..., Any] = context[self.name]
         function.__module__ = module
         function.__annotations__ = {p.name: p.annotation for p in self.parameters}
-        function.__annotations__["return"] = self.returns
+        without = f" | {self.bridge.gives}" if self.like.adds else ""
+        function.__annotations__["return"] = self.returns + without
         function.__doc__ = self.doc()
         return function
 
@@ -136,13 +140,17 @@ class Offer:
             differs = f"; {self.like.differs}" if self.like.differs else ""
             lines += ["", textwrap.fill(f"Replaces `{self.like.peer}`{differs}.", 92)]
         lines += ["", "Args:", *(f"    {p.name}: {self._says(p)}" for p in self.parameters)]
-        lines += ["", "Returns:", f"    {'; '.join(t.doc for t in self.signature.outputs)}"]
+        returned = [t.doc for t in self.signature.outputs]
+        returned += [f"and `gradplan.{name}`, if {flag}" for flag, name in self.like.adds.items()]
+        lines += ["", "Returns:", f"    {'; '.join(returned)}"]
         return "\n".join([*lines, "", mark + examples]).rstrip() + "\n"
 
     def _says(self, parameter: inspect.Parameter) -> str:
         name = parameter.name
         what = self.meaning(name)
         if what is None:
+            if name in self.like.adds:
+                return "whether to give a pair of values and indices"
             chosen = self.like.chooses.get(name)
             return f"as `gradplan.{chosen}` does it" if chosen else _BRIDGE_ARGUMENTS[name]
         text = argument_doc(self.op, what)

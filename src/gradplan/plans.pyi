@@ -5,7 +5,15 @@ from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex
 from gradplan.declaration import Descriptor, Op
 from gradplan.functional import SupportsDLPack, T
 from gradplan.plan import Plan
-from gradplan.vocabulary import BinaryKind, Bounds, ElementKind, PlanPreference, ScanKind, Ties
+from gradplan.vocabulary import (
+    BinaryKind,
+    Bounds,
+    ElementKind,
+    ExtremeKind,
+    PlanPreference,
+    ScanKind,
+    Ties,
+)
 
 __all__ = [
     "BinaryParamBackwardDescriptor",
@@ -19,6 +27,8 @@ __all__ = [
     "ScanBackwardDescriptor",
     "ScanBackwardPlan",
     "ScanDescriptor",
+    "ScanIndicesDescriptor",
+    "ScanIndicesPlan",
     "ScanPlan",
     "SegmentSumBackwardDescriptor",
     "SegmentSumBackwardPlan",
@@ -296,6 +306,50 @@ class ScanBackwardPlan(Plan[ScanBackwardDescriptor]):
         x: T | None = None,
         y: T | None = None,
         dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScanIndicesDescriptor(Descriptor):
+    kind: ExtremeKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    ties: Ties
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ExtremeKind | Literal["cummax", "cummin"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        ties: Ties | Literal["first", "last"] = ...,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+    ) -> None: ...
+
+class ScanIndicesPlan(Plan[ScanIndicesDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanIndicesDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanIndicesPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: T | None = None,
         workspace: Any = None,
         stream: Any = None,
     ) -> T: ...

@@ -211,6 +211,13 @@ class ScanKind(_Word):
     LOGCUMSUMEXP = "logcumsumexp"
 
 
+class ExtremeKind(_Word):
+    """Which running extreme."""
+
+    CUMMAX = "cummax"
+    CUMMIN = "cummin"
+
+
 class BinaryKind(_Word):
     """Elementwise functions of two tensors and a scalar parameter."""
 
@@ -218,7 +225,7 @@ class BinaryKind(_Word):
 
 
 class Ties(_Word):
-    """Which of several equal running extremes receives the gradient of cummax / cummin."""
+    """Which of several equal running extremes counts: for its gradient, and for its position."""
 
     FIRST = "first"
     LAST = "last"

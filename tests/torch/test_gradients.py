@@ -54,7 +54,7 @@ def test_ties_and_nan_go_where_pytorch_sends_them(name: str, reverse: bool) -> N
     scan = getattr(torch, name)
     expected = scan(x.flip(0), 0).values.flip(0) if reverse else scan(x, 0).values
     (theirs,) = torch.autograd.grad(expected, x, cotangent)
-    (ours,) = torch.autograd.grad(getattr(gpt, name)(x, 0, reverse), x, cotangent)
+    (ours,) = torch.autograd.grad(getattr(gpt, name)(x, 0, reverse).values, x, cotangent)
     assert torch.equal(ours, theirs)
 
 

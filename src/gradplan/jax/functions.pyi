@@ -11,7 +11,9 @@ OFFERS: Offers
 __all__ = [
     "cumlogsumexp",
     "cummax",
+    "cummax_indices",
     "cummin",
+    "cummin_indices",
     "cumprod",
     "cumsum",
     "embedding",
@@ -158,6 +160,42 @@ def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = Fa
     """
 
 logcumsumexp = cumlogsumexp
+
+def cummax_indices(
+    x: ArrayLike,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> Array:
+    """Where the running maximum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+
+    Returns:
+        positions along the axis, counted from its beginning
+    """
+
+def cummin_indices(
+    x: ArrayLike,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> Array:
+    """Where the running minimum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+
+    Returns:
+        positions along the axis, counted from its beginning
+    """
 
 def segment_sum(
     data: ArrayLike,

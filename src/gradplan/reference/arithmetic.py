@@ -42,7 +42,9 @@ def store(values: Array, dtype: npt.DTypeLike) -> Array:
     """
     values = np.asarray(values)
     out = values.astype(dtype)
-    out[np.isnan(values)] = np.nan
+    missing = np.isnan(values)
+    if missing.any():  # never in positions, which are integers
+        out[missing] = np.nan
     return out
 
 

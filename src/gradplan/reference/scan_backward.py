@@ -60,7 +60,7 @@ def _products(steps: Array) -> tuple[list[Scaled], list[Scaled]]:
 
 
 def extreme_backward_rows(dy: Array, x: Array, *, kind: ScanKind, ties: Ties) -> Array:
-    record = _records(x, kind, ties)
+    record = records(x, kind, ties)
     # Whether t takes in what comes from behind: not across the record that starts its run.
     passes = before(~record[:, ::-1], True)
 
@@ -75,7 +75,7 @@ def extreme_backward_rows(dy: Array, x: Array, *, kind: ScanKind, ties: Ties) ->
     return np.where(record, t, 0.0)
 
 
-def _records(x: Array, kind: ScanKind, ties: Ties) -> Array:
+def records(x: Array, kind: ScanKind, ties: Ties) -> Array:
     """Where the running extreme comes from: the elements that receive a gradient."""
     extreme = before(scan_rows(x, OPERATIONS[kind]), 0)
     # The first NaN takes over; ties="last" lets every later NaN tie with it.

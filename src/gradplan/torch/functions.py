@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator as _operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,6 +28,13 @@ __all__: list[str] = []
 _ELEMENTS = frozenset(getattr(torch, kind.dtype_name) for kind in FLOATS)
 
 
+class ValuesAndIndices(NamedTuple):
+    """What PyTorch's functions of that kind give."""
+
+    values: torch.Tensor
+    indices: torch.Tensor
+
+
 class _Call:
     """How a call goes on where the fast path has not served it: everything is looked at."""
 
@@ -36,33 +43,38 @@ class _Call:
         self.name = offer.name
         self.outer = {inner: outer for outer, inner in offer.names.items()}
         """What the function layer's names are here."""
-        shown = {p.name for p in offer.parameters}
+        self.shown = {p.name for p in offer.parameters}
         self.options = [
             (name, what)
             for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
             if isinstance(what, Parameter)
         ]
         self.first = self._outer(offer.signature.first.function_name)
-        self.constants = {
-            p.name: offer.like.defaults.get(p.name, p.default)
-            for p in self.operators[""].options
-            if self._outer(p.name) not in shown
-        }
 
     def _outer(self, name: str) -> str:
         return self.outer.get(name, name)
 
     @functools.cached_property
     def operators(self) -> dict[str, Operator]:
-        """The operator, and those that flags choose instead, by flag."""
+        """The operator, and those that flags choose instead or add, by flag."""
         like = self.offer.like
-        names = {"": like.operator or self.offer.signature.function.name, **like.chooses}
+        main = like.operator or self.offer.signature.function.name
+        names = {"": main, **like.chooses, **like.adds}
         return {flag: OPERATORS[name] for flag, name in names.items()}
+
+    def _constants(self, operator: Operator) -> dict[str, Any]:
+        """What the operator takes and the signature does not have: the framework's conventions."""
+        return {
+            p.name: self.offer.like.defaults.get(p.name, p.default)
+            for p in operator.options
+            if self._outer(p.name) not in self.shown
+        }
 
     def arguments(self, flag: str = "") -> list[str]:
         """The operator's arguments as expressions over the names here."""
+        constants = self._constants(self.operators[flag])
         return [
-            repr(self.constants[name]) if name in self.constants else self._outer(name)
+            repr(constants[name]) if name in constants else self._outer(name)
             for name in self.operators[flag].arguments
         ]
 
@@ -81,9 +93,16 @@ class _Call:
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
-        operator = self.operators[flag]
+        result = self._call_operator(self.operators[flag], values)
+        added = next((flag for flag in like.adds if values[flag]), "")
+        if added:
+            return ValuesAndIndices(result, self._call_operator(self.operators[added], values))
+        return result
+
+    def _call_operator(self, operator: Operator, values: dict[str, Any]) -> Any:
+        constants = self._constants(operator)
         given = [
-            self.constants[name] if name in self.constants else values[self._outer(name)]
+            constants[name] if name in constants else values[self._outer(name)]
             for name in operator.arguments
         ]
         if self.offer.op.broadcasts:
@@ -134,7 +153,7 @@ class _Call:
         if result is NotImplemented:
             known = ", ".join(sorted(str(dtype) for dtype in _ELEMENTS))
             raise Unsupported(f"{self.name}: expected one of {known}; got {x.dtype}")
-        return result
+        return ValuesAndIndices(*result) if isinstance(result, tuple) else result
 
 
 def _axis(what: str, x: Any, dim: Any) -> int:
@@ -200,11 +219,17 @@ def _make(offer: Offer) -> Callable[..., Any]:
     names = [p.name for p in offer.parameters]
     condition = "dtype is None and " if "dtype" in names else ""
     condition += "not is_compiling() and "
+    known = "known"
+    for number, flag in enumerate(offer.like.adds):
+        fast[f"also_{number}"] = call.operators[flag].call
+        also = f"also_{number}({', '.join(call.arguments(flag))})"
+        known = f"ValuesAndIndices(known, {also}) if {flag} else known"
     body = (
         f"if {condition}(known := {chosen}({', '.join(call.arguments())})) is not None:\n"
-        f"    return known\n"
+        f"    return {known}\n"
         f"return call({', '.join(f'{name}={name}' for name in names)})"
     )
+    fast["ValuesAndIndices"] = ValuesAndIndices
     return offer.compile(body, __name__, call=call, is_compiling=is_compiling, **fast)
 
 

@@ -47,7 +47,11 @@ class Operator:
         self.options = own_parameters(signature)
         self.first = self.tensors.index(signature.first)
         """The position of the tensor whose element type is the problem's."""
-        self.differentiable = [i for i, t in enumerate(self.tensors) if t.differentiable]
+        differentiable = any(t.differentiable for t in self.outputs)
+        self.differentiable = [
+            i for i, t in enumerate(self.tensors) if t.differentiable and differentiable
+        ]
+        """The inputs that may need gradients."""
         self.library = torch.library.Library(NAMESPACE, "FRAGMENT")
         self.overload = self._define()
 
