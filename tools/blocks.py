@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 _FENCE = re.compile(
-    r"^(?:[ ]*<!-- (?P<mark>.*) -->\n\n?)?"
+    r"^(?:[ ]*<!-- (?P<mark>[^\n]*) -->\n\n?)?"
     r"(?P<indent>[ ]*)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -216,7 +216,7 @@ def _wrong_command(line: str) -> str:
             missing = [e for e in extras[1].split(",") if e not in _extras()] if extras else []
             return f"no such extra: {missing}" if missing else ""
         case ["gradplan", *arguments]:
-            return _wrong_arguments(arguments)
+            return _wrong_arguments(arguments[: [*arguments, "|"].index("|")])
         case ["python", "-m", module, *_]:
             return "" if find_spec(module) else "no such module"
         case ["python", script, *_]:
