@@ -84,6 +84,12 @@ def _curve(kind: str, x0: float, y0: float, x1: float, y1: float) -> str:
     return f'<path class="line {kind}" d="{path}"/>'
 
 
+def _note(wide: float, y: float, text: str) -> list[str]:
+    """Below a picture, a line for each part of the sentence: to be read on a phone too."""
+    lines = text.split("; ")
+    return [_text(wide / 2, y + 20 * i, line, "soft") for i, line in enumerate(lines)]
+
+
 def _picture(title: str, wide: int, high: int, parts: Sequence[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" class="gp">'
     return f"{head}<title>{escape(title)}</title><style>{_STYLE}</style>{''.join(parts)}</svg>\n"
@@ -126,7 +132,7 @@ def _by_row(
     note: str,
 ) -> str:
     """Rows on both sides; `pairs` are lines between them: a row, a row and a colour."""
-    step, wide, x0, x1 = HIGH + 10, 2 * 52, 90, 420
+    step, wide, x0, x1 = HIGH + 10, 2 * 52, 40, 300
     tall = max(len(left), len(right)) * step
     tops = [34 + (tall - len(rows) * step) / 2 for rows in (left, right)]
     parts = [_text(x0 + wide / 2, 14, words[0], "name"), _text(x1 + wide / 2, 14, words[2], "name")]
@@ -140,8 +146,8 @@ def _by_row(
         for n, row in enumerate(rows):
             parts.append(_cells(x, top + n * step, row, fills.get(n, ""), 52))
             parts.append(_text(label, top + n * step + 16, str(n), kind))
-    parts.append(_text(307, tall + 52, note, "soft"))
-    return _picture(note, 614, tall + 66, parts)
+    parts += _note(x0 + x1 + wide, tall + 52, note)
+    return _picture(note, x0 + x1 + wide, tall + 90, parts)
 
 
 def segment() -> str:
@@ -186,27 +192,27 @@ def sparsemax() -> str:
         ("softmax(x)", soft, "third"),
         ("sparsemax(x)", gp.sparsemax(x), "out"),
     ]
-    parts, step, base = [], 216, 150
+    parts, step, base = [], 166, 150
     for i, (name, values, fill) in enumerate(panels):
         left = 10 + i * step
         scale = 75.0 if i == 0 else 170.0
-        parts += _bars(left, base, values, scale, fill, 30, 8)
-        parts.append(_line("rule", (left - 4, base), (left + 5 * 38, base)))
-        parts.append(_text(left + 93, 14, name, "name"))
+        parts += _bars(left, base, values, scale, fill, 24, 6)
+        parts.append(_line("rule", (left - 4, base), (left + 5 * 30, base)))
+        parts.append(_text(left + 72, 14, name, "name"))
     tau = float(x[0] - gp.sparsemax(x)[0])
     height = base - 75 * tau
-    parts.append(_line("dash", (6, height), (204, height)))
-    parts.append(_text(122, height - 12, f"\N{GREEK SMALL LETTER TAU} = {_number(tau)}"))
+    parts.append(_line("dash", (6, height), (162, height)))
+    parts.append(_text(97, height - 12, f"\N{GREEK SMALL LETTER TAU} = {_number(tau)}"))
     note = "what is above \N{GREEK SMALL LETTER TAU} stays, less \N{GREEK SMALL LETTER TAU}; "
     note += "the rest is exactly 0, and so is its gradient"
-    parts.append(_text(320, 226, note, "soft"))
-    return _picture("Sparsemax beside softmax", 640, 242, parts)
+    parts += _note(500, 224, note)
+    return _picture("Sparsemax beside softmax", 500, 262, parts)
 
 
 def binary() -> str:
     a, b = _f32([-1, 0.5, 2, 3]), _f32([3, 2.5, -1, 1])
     weights = (0, 0.25, 0.5, 0.75, 1)
-    left, right, base, scale = 90, 550, 168, 38
+    left, right, base, scale = 80, 406, 168, 38
     at = [left + w * (right - left) for w in weights]
     parts = [_line("rule", (x, 32), (x, 222)) for x in at]
     parts += [_text(x, 18, f"w = {_number(w)}", "soft") for x, w in zip(at, weights, strict=True)]
@@ -220,10 +226,8 @@ def binary() -> str:
             parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="4.5" class="{fill}"/>')
         parts.append(_text(left - 16, ends[0][1], f"a = {_number(float(a[i]))}", "end"))
         parts.append(_text(right + 16, ends[1][1], f"b = {_number(float(b[i]))}", "start"))
-    parts.append(
-        _text(320, 244, "exact at both ends; back, b gets w dy and a gets (1 - w) dy", "soft")
-    )
-    return _picture("Interpolation from a to b", 640, 262, parts)
+    parts += _note(480, 244, "exact at both ends; back, b gets w dy and a gets (1 - w) dy")
+    return _picture("Interpolation from a to b", 480, 282, parts)
 
 
 PICTURES: dict[str, Callable[[], str]] = {
