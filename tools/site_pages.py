@@ -219,7 +219,11 @@ def _vocabulary_page() -> str:
             *(entries[name] for name in errors),
             '\n## Types\n\nWherever a word is wanted, its string will do: `element="f32"`.\n',
             *(entries[name] for name in types),
-            _entry("gradplan.vocabulary.NUMERICS_VERSION"),
+            *(
+                _entry(f"gradplan.vocabulary.{name}")
+                for name in vocabulary.__all__
+                if name not in names
+            ),
         ]
     )
 
