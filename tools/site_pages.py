@@ -20,7 +20,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
-from tables import code, table  # noqa: E402
+from tables import _code, _table  # noqa: E402
 
 from gradplan import functional, vocabulary  # noqa: E402
 from gradplan.declaration import OPS, FieldInfo, Op, Tensor  # noqa: E402
@@ -164,18 +164,18 @@ def _plans_page() -> str:
         _entry("gradplan.plan.Plan", 2, members=members, merge_init_into_class=False),
     ]
     for op in OPS.values():
-        fields = [[code(i.name), _kind(i), _default(i), _sentence(i)] for i in op.fields]
+        fields = [[_code(i.name), _kind(i), _default(i), _sentence(i)] for i in op.fields]
         tensors = [
-            [code(t.name), "reads" if t.is_input else "writes", _shape(op, t), _sentence(t)]
+            [_code(t.name), "reads" if t.is_input else "writes", _shape(op, t), _sentence(t)]
             for t in op.tensors
         ]
         functions = ", ".join(f"`gp.{f.name}`" for f in op.functions)
         parts += [
             f"## {op.plan_name}\n\n{op.doc} Behind {functions}.\n",
             f"`{op.descriptor.__name__}` has the fields\n",
-            table(["field", "type", "default", ""], fields),
+            _table(["field", "type", "default", ""], fields),
             "and `run` takes the tensors\n",
-            table(["tensor", "", "shape", ""], tensors),
+            _table(["tensor", "", "shape", ""], tensors),
         ]
     return "\n".join(parts)
 

@@ -27,12 +27,12 @@ SHORT = {"torch": "gpt", "jax": "gpj"}
 BEGIN, END = "<!-- {}: `make stubs` writes this table -->\n", "<!-- end of {} -->\n"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def code(*names: str) -> str:
+def _code(*names: str) -> str:
     return ", ".join(f"`{name}`" for name in names if name)
 
 
@@ -57,33 +57,34 @@ def functions() -> str:
     for op, function in _forwards():
         backward = op.backward()
         gradient = "" if backward is None else f"gp.{backward.sibling(function).name}"
-        page = f"[{code(function.name)}](docs/ops/{_family(op)}.md#{function.name})"
-        here = [code(*_names(bridge, op, function)) for bridge in SHORT]
-        rows.append([page, code(f"gp.{function.name}"), code(gradient), *here])
-    heads = [
-        "",
-        "any array: forward",
-        "backward",
-        "PyTorch: forward, autograd",
-        "JAX: forward, grad",
-    ]
-    return table(heads, rows)
+        page = f"[{_code(function.name)}](docs/ops/{_family(op)}.md#{function.name})"
+        here = [_code(*_called(bridge, op, function)) for bridge in SHORT]
+        rows.append([page, _code(f"gp.{function.name}"), _code(gradient), *here])
+    heads = ["", "any array: forward", "backward", "PyTorch, with autograd", "JAX, with grad"]
+    return _table(heads, rows)
 
 
 def _names(bridge: str, op: Op, function: Function) -> Iterator[str]:
     """What a bridge calls a function; perhaps another one with a flag."""
     own = offer_of(bridge, op, function)
     if own is not None:
-        yield from (f"{SHORT[bridge]}.{name}" for name in (own.name, *own.like.aliases))
-        if own.like.module is not None:
-            yield f"{SHORT[bridge]}.nn.{own.like.module.name}"
+        yield from (own.name, *own.like.aliases)
         return
     for other in _forwards():
         offer = offer_of(bridge, *other)
         if offer is not None:
             for flag, chosen in offer.like.chooses.items():
                 if chosen == function.name:
-                    yield f"{SHORT[bridge]}.{offer.name}(..., {flag}=True)"
+                    yield f"{offer.name}(..., {flag}=True)"
+
+
+def _called(bridge: str, op: Op, function: Function) -> list[str]:
+    """The same as a user writes it, and the module if there is one."""
+    names = list(_names(bridge, op, function))
+    own = offer_of(bridge, op, function)
+    if own is not None and own.like.module is not None:
+        names.append(f"nn.{own.like.module.name}")
+    return [f"{SHORT[bridge]}.{name}" for name in names]
 
 
 def family(name: str) -> str:
@@ -103,21 +104,21 @@ def _formulas(name: str) -> str:
 
 
 def _described(op: Op, function: Function) -> str:
-    rows = [["any array", code(_call("gp", function))]]
+    rows = [["any array", _code(_call("gp", function))]]
     backward = op.backward()
     if backward is not None:
-        rows.append(["its gradient", code(_call("gp", backward.sibling(function)))])
+        rows.append(["its gradient", _code(_call("gp", backward.sibling(function)))])
     for bridge, framework in (("torch", "PyTorch"), ("jax", "JAX")):
         offer = offer_of(bridge, op, function)
-        shown = _names(bridge, op, function)
+        shown = _called(bridge, op, function)
         if offer is not None:
-            shown = iter([f"{SHORT[bridge]}.{offer.name}({offer.arguments})", *[*shown][1:]])
+            shown[0] = f"{SHORT[bridge]}.{offer.name}({offer.arguments})"
         instead = offer and (offer.like.peer or _peer(bridge, function))
-        rows.append([framework, code(*shown) + (f" for {code(instead)}" if instead else "")])
-    plans = [code(o.plan_name) for o in (op, backward) if o is not None]
+        rows.append([framework, _code(*shown) + (f" for {_code(instead)}" if instead else "")])
+    plans = [_code(o.plan_name) for o in (op, backward) if o is not None]
     rows.append(["plans", ", ".join(plans)])
     summary = inspect.cleandoc(function.doc).partition("\n\n")[0]
-    return f"## {function.name}\n\n{summary}\n\n{table(['', 'call'], rows)}"
+    return f"## {function.name}\n\n{summary}\n\n{_table(['', 'call'], rows)}"
 
 
 def _call(short: str, function: Function) -> str:
@@ -143,8 +144,8 @@ def replacements(bridge: str) -> str:
         if like.module is not None:
             new.append(f"{short}.nn.{like.module.name}")
             old.append(like.module.base and f"torch.nn.{like.module.base}")
-        rows.append([code(*old) or "(it has none)", code(*new), like.differs])
-    return table(["instead of", "write", "what differs"], rows)
+        rows.append([_code(*old) or "(it has none)", _code(*new), like.differs])
+    return _table(["instead of", "write", "what differs"], rows)
 
 
 def _peer(bridge: str, function: Function) -> str:
