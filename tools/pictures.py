@@ -12,9 +12,11 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from stubs import SOURCE, write
 
-import gradplan as gp
+# isort: off
+import gradplan as gp  # the installed one, with kernels: stubs would import the checkout's
+from stubs import SOURCE, write
+# isort: on
 
 # A page of the site gives its own colours, which follow its switch; elsewhere the system's.
 _STYLE = """
