@@ -105,7 +105,7 @@ docs: $(INSTALLED) $(DOCUMENTED) ## serve the documents as a site on this machin
 	@$(MKDOCS) serve --quiet --dev-addr $(ADDRESS)
 
 site: $(INSTALLED) $(DOCUMENTED) ## build the site in build/site; a broken link is an error
-	@$(MKDOCS) build --quiet --strict
+	@$(MKDOCS) build --strict  # not --quiet, which makes it blind to warnings
 	@echo "build/site/index.html"
 
 # The tag is that of the oldest glibc that will do: what is published has to be built in an image of

@@ -20,22 +20,22 @@ from stubs import SOURCE, write
 
 # A page of the site gives its own colours, which follow its switch; elsewhere the system's.
 _STYLE = """
-.gp { --ink: var(--md-typeset-color, #1b1f24); --soft: var(--gp-soft, #59636e);
+.drawing { --ink: var(--md-typeset-color, #1b1f24); --soft: var(--gp-soft, #59636e);
   --rule: var(--gp-rule, #b6bfc9); --a: var(--gp-a, #0b6bcb); --b: var(--gp-b, #c2410c);
   --c: var(--gp-c, #047857); font: 14px system-ui, sans-serif; }
 @media (prefers-color-scheme: dark) {
-  .gp { --ink: var(--md-typeset-color, #e6edf3); --soft: var(--gp-soft, #9da7b3);
+  .drawing { --ink: var(--md-typeset-color, #e6edf3); --soft: var(--gp-soft, #9da7b3);
   --rule: var(--gp-rule, #4d5661); --a: var(--gp-a, #58a6ff); --b: var(--gp-b, #fb923c);
   --c: var(--gp-c, #4ade80); } }
-.gp text { fill: var(--ink); text-anchor: middle; dominant-baseline: central; }
-.gp .start { text-anchor: start; } .gp .end { text-anchor: end; }
-.gp .soft { fill: var(--soft); font-size: 13px; }
-.gp .name { font: 13px ui-monospace, monospace; }
-.gp .cell { fill: none; stroke: var(--rule); } .gp .line { fill: none; stroke-width: 1.6; }
-.gp .a { stroke: var(--a); } .gp .b { stroke: var(--b); } .gp .c { stroke: var(--c); }
-.gp .rule { stroke: var(--rule); } .gp .dash { stroke-dasharray: 5 4; stroke: var(--ink); }
-.gp .in { fill: var(--a); stroke: none; } .gp .out { fill: var(--b); stroke: none; }
-.gp .third { fill: var(--c); stroke: none; } .gp .tint { fill-opacity: .16; }
+.drawing text { fill: var(--ink); text-anchor: middle; dominant-baseline: central; }
+.drawing .start { text-anchor: start; } .drawing .end { text-anchor: end; }
+.drawing .soft { fill: var(--soft); font-size: 13px; }
+.drawing .name { font: 13px ui-monospace, monospace; }
+.drawing .cell { fill: none; stroke: var(--rule); } .drawing .line { fill: none; stroke-width: 1.6; }
+.drawing .a { stroke: var(--a); } .drawing .b { stroke: var(--b); } .drawing .c { stroke: var(--c); }
+.drawing .rule { stroke: var(--rule); } .drawing .dash { stroke-dasharray: 5 4; stroke: var(--ink); }
+.drawing .in { fill: var(--a); stroke: none; } .drawing .out { fill: var(--b); stroke: none; }
+.drawing .third { fill: var(--c); stroke: none; } .drawing .tint { fill-opacity: .16; }
 """
 
 CELL, HIGH = 58, 30
@@ -93,7 +93,7 @@ def _note(wide: float, y: float, text: str) -> list[str]:
 
 
 def _picture(title: str, wide: int, high: int, parts: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" class="gp">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" class="drawing">'
     return f"{head}<title>{escape(title)}</title><style>{_STYLE}</style>{''.join(parts)}</svg>\n"
 
 

@@ -7,9 +7,12 @@ import html
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 
 import browser
@@ -65,7 +68,7 @@ class _Handler(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def pages() -> list[str]:
     found = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
-    if not found:
+    if not found or find_spec("mkdocs") is None:
         message = "no site: run `make site`"
         # In continuous integration a missing site must not look like a pass.
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
@@ -134,6 +137,38 @@ def test_pages_mention_the_reference_with_links(pages: list[str]) -> None:
     text = (SITE / "ops/scan.html").read_text()
     assert "api/functions.html#gradplan.functional.cumsum" in text
     assert "api/plans.html#scanplan" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("[nowhere](nowhere.md)", "'nowhere.md', but the target is not found"),
+        ("[nowhere](#nowhere)", "no such anchor"),
+        ("fine", "extra.md"),
+        ("fine", ""),
+    ],
+)
+def test_a_broken_link_is_an_error(
+    pages: list[str], tmp_path: Path, text: str, warning: str
+) -> None:
+    """With the settings of mkdocs.yml and the flags of the Makefile."""
+    command = re.search(r"\$\(MKDOCS\) (build .*?)(?:  #|\n)", (ROOT / "Makefile").read_text())
+    assert command is not None
+    settings = {"INHERIT": str(ROOT / "mkdocs.yml"), "nav": ["index.md"], "watch": []}
+    settings |= {"docs_dir": "docs", "site_dir": "site", "hooks": [], "plugins": []}
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# A page\n\n{text}\n")
+    if warning == "extra.md":
+        (tmp_path / "docs" / warning).write_text("# Not in the navigation\n")
+    (tmp_path / "mkdocs.yml").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", *command[1].split(), "-f", str(tmp_path / "mkdocs.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert warning in done.stderr
+    assert bool(done.returncode) == bool(warning), done.stderr
 
 
 def test_no_markup_is_left_over(pages: list[str]) -> None:
