@@ -22,7 +22,7 @@ AUDITABLE := $(VENV)/auditable
 DOCUMENTED := $(VENV)/documented
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
-WRITERS := tools/stubs.py tools/tables.py tools/pictures.py
+WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py pictures.py)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
@@ -69,7 +69,7 @@ $(AUDITABLE): $(CREATED)
 
 $(DOCUMENTED): $(CREATED)
 	@echo "== installing what makes the site"
-	@$(PIP) install 'mkdocs-material>=9.6,<10' 'mkdocstrings[python]>=1,<2'
+	@$(PIP) install 'mkdocs-material>=9.6,<10' 'mkdocstrings[python]>=1,<2' ruff
 	@touch $@
 
 # What to do -----------------------------------------------------------------------------------

@@ -31,9 +31,12 @@ _STYLE = """
 .drawing .start { text-anchor: start; } .drawing .end { text-anchor: end; }
 .drawing .soft { fill: var(--soft); font-size: 13px; }
 .drawing .name { font: 13px ui-monospace, monospace; }
-.drawing .cell { fill: none; stroke: var(--rule); } .drawing .line { fill: none; stroke-width: 1.6; }
-.drawing .a { stroke: var(--a); } .drawing .b { stroke: var(--b); } .drawing .c { stroke: var(--c); }
-.drawing .rule { stroke: var(--rule); } .drawing .dash { stroke-dasharray: 5 4; stroke: var(--ink); }
+.drawing .cell { fill: none; stroke: var(--rule); }
+.drawing .line { fill: none; stroke-width: 1.6; }
+.drawing .a { stroke: var(--a); } .drawing .b { stroke: var(--b); }
+.drawing .c { stroke: var(--c); }
+.drawing .rule { stroke: var(--rule); }
+.drawing .dash { stroke-dasharray: 5 4; stroke: var(--ink); }
 .drawing .in { fill: var(--a); stroke: none; } .drawing .out { fill: var(--b); stroke: none; }
 .drawing .third { fill: var(--c); stroke: none; } .drawing .tint { fill-opacity: .16; }
 """

@@ -1,4 +1,4 @@
-"""Writes what documents say of functions, between their marks, from the declarations.
+"""Writes the tables of functions in the documents, between their marks, from the declarations.
 
 python tools/tables.py            write them
 python tools/tables.py --check    exit with 1 if they are not current
@@ -6,17 +6,12 @@ python tools/tables.py --check    exit with 1 if they are not current
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import re
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from stubs import SOURCE, write
 
-import gradplan as gp
 from gradplan.bench.bridges import offer_of
 from gradplan.declaration import OPS, Function, Op
 
@@ -87,46 +82,6 @@ def _called(bridge: str, op: Op, function: Function) -> list[str]:
     return [f"{SHORT[bridge]}.{name}" for name in names]
 
 
-def family(name: str) -> str:
-    """The page of a family: its formulas, and every function wherever it is offered."""
-    parts = ["## What it computes\n", _formulas(name)]
-    for op, function in _forwards():
-        if _family(op) == name:
-            parts.append(_described(op, function))
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _formulas(name: str) -> str:
-    """The module's own text."""
-    module = importlib.import_module(f"gradplan.ops.{name}")
-    text = inspect.cleandoc(module.__doc__ or "").partition("\n\n")[2]
-    return text.replace("docs/numerics.md", "[the bit contract](../numerics.md)") + "\n"
-
-
-def _described(op: Op, function: Function) -> str:
-    rows = [["any array", _code(_call("gp", function))]]
-    backward = op.backward()
-    if backward is not None:
-        rows.append(["its gradient", _code(_call("gp", backward.sibling(function)))])
-    for bridge, framework in (("torch", "PyTorch"), ("jax", "JAX")):
-        offer = offer_of(bridge, op, function)
-        shown = _called(bridge, op, function)
-        if offer is not None:
-            shown[0] = f"{SHORT[bridge]}.{offer.name}({offer.arguments})"
-        instead = offer and (offer.like.peer or _peer(bridge, function))
-        rows.append([framework, _code(*shown) + (f" for {_code(instead)}" if instead else "")])
-    plans = [_code(o.plan_name) for o in (op, backward) if o is not None]
-    rows.append(["plans", ", ".join(plans)])
-    summary = inspect.cleandoc(function.doc).partition("\n\n")[0]
-    return f"## {function.name}\n\n{summary}\n\n{_table(['', 'call'], rows)}"
-
-
-def _call(short: str, function: Function) -> str:
-    signature = inspect.signature(getattr(gp, function.name))
-    shown = [p for p in signature.parameters.values() if p.name != "out"]
-    return f"{short}.{function.name}{signature.replace(parameters=shown)}"
-
-
 # What to replace with what --------------------------------------------------------------------
 
 
@@ -153,61 +108,24 @@ def _peer(bridge: str, function: Function) -> str:
     return next((p.name for p in function.peers if p.library == bridge and p.on_board), "")
 
 
-# How much faster ------------------------------------------------------------------------------
-
-_CLAIMS = (
-    ("embedding_backward", "torch", "PyTorch's speed for the gradient of an embedding"),
-    ("cumsum_backward", "torch", "for that of a running sum"),
-    ("sparsemax_backward", "entmax", "entmax's for that of sparsemax"),
-)
-
-
-def speed() -> str:
-    """The README's line, from the board in docs/performance.md."""
-    board = (ROOT / "docs/performance.md").read_text(encoding="utf-8").split("## The board")[1]
-    lines = [[c.strip(" *") for c in line.split("|")[1:-1]] for line in board.splitlines()]
-    heads = next(line for line in lines if line[:1] == ["function"])
-    claims = []
-    for function, peer, text in _CLAIMS:
-        row = next(line for line in lines if line[:1] == [function] and "f32" in line)
-        column = next(i for i, head in enumerate(heads) if peer in head.lower())
-        ratio = re.match(r"[\d.]+", row[column])
-        assert ratio is not None, row
-        claims.append(f"{float(ratio[0]):.2g} times {text}")
-    said = f"{', '.join(claims[:-1])}, {claims[-1]}"
-    return textwrap.fill(f"And it is fast: {said} ([the board](docs/performance.md)).", 100) + "\n"
-
-
-def _renewed(text: str, document: str, name: str, table: str) -> str:
-    begin, end = BEGIN.format(name), END.format(name)
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise SystemExit(f"{document}: expected the lines {begin!r} and {end!r}")
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
-
-
-def documents() -> dict[Path, str]:
-    """The documents as they should be."""
-    tables = {
-        "README.md": {"speed": speed(), "functions": functions()},
-        "docs/guides/migrating.md": {
-            "replacements of torch": replacements("torch"),
-            "replacements of jax": replacements("jax"),
-        },
-    }
-    for name in dict.fromkeys(_family(op) for op in OPS.values()):
-        tables[f"docs/ops/{name}.md"] = {"functions": family(name)}
-    made = {}
-    for document, parts in tables.items():
-        path = ROOT / document
-        if not path.exists():
-            raise SystemExit(f"{document}: write it; it needs {BEGIN.format('functions')!r}")
-        text = path.read_text(encoding="utf-8")
-        for name, table in parts.items():
-            text = _renewed(text, document, name, table)
-        made[path] = text
-    return made
+def renewed(document: Path, *tables: tuple[str, str]) -> str:
+    """The document with what stands between the marks of each name replaced."""
+    text = document.read_text(encoding="utf-8")
+    for name, table in tables:
+        begin, end = BEGIN.format(name), END.format(name)
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise SystemExit(f"{document.name}: expected the lines {begin!r} and {end!r}")
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+    return text
 
 
 if __name__ == "__main__":
-    sys.exit(write(documents()))
+    tables = {
+        "README.md": [("functions", functions())],
+        "docs/guides/migrating.md": [
+            ("replacements of torch", replacements("torch")),
+            ("replacements of jax", replacements("jax")),
+        ],
+    }
+    sys.exit(write({ROOT / path: renewed(ROOT / path, *made) for path, made in tables.items()}))
