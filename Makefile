@@ -101,8 +101,8 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 ADDRESS ?= 127.0.0.1:8000
 
 docs: $(INSTALLED) $(DOCUMENTED) ## serve the documents as a site on this machine, with live reload
-	@echo "== http://$(ADDRESS) (Ctrl-C ends it; ADDRESS=127.0.0.1:8001 for another port)"
-	@$(MKDOCS) serve --quiet --dev-addr $(ADDRESS)
+	@echo "== building (Ctrl-C ends it; ADDRESS=127.0.0.1:8001 for another port)"
+	@$(MKDOCS) serve --dev-addr $(ADDRESS)
 
 site: $(INSTALLED) $(DOCUMENTED) ## build the site in build/site; a broken link is an error
 	@$(MKDOCS) build --strict  # not --quiet, which makes it blind to warnings
