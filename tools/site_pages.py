@@ -181,7 +181,8 @@ def _plans_page() -> str:
 
 
 def _kind(info: FieldInfo) -> str:
-    return f"`{info.field.stores}`"
+    stores = info.field.stores
+    return f"`gp.{stores}`" if stores in vocabulary.__all__ else f"`{stores}`"
 
 
 def _default(info: FieldInfo) -> str:
