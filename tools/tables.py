@@ -16,6 +16,9 @@ from gradplan.bench.bridges import offer_of
 from gradplan.declaration import OPS, Function, Op
 
 ROOT = SOURCE.parent
+SHORT = {"torch": "gpt", "jax": "gpj"}
+"""What the documents call a bridge."""
+
 BEGIN, END = "<!-- {}: `make stubs` writes this table -->\n", "<!-- end of {} -->\n"
 
 
@@ -38,15 +41,21 @@ def _forwards() -> Iterator[tuple[Op, Function]]:
 # Every function, everywhere ------------------------------------------------------------------
 
 
+def _family(op: Op) -> str:
+    """The module of the declaration, after which its page is named."""
+    return op.descriptor.__module__.rpartition(".")[2]
+
+
 def functions() -> str:
     """Forward and backward of the function layer, and what the bridges call it."""
     rows = []
     for op, function in _forwards():
         backward = op.backward()
-        gradient = "" if backward is None else backward.sibling(function).name
-        here = [_code(*_names(bridge, op, function)) for bridge in ("torch", "jax")]
-        rows.append([_code(op.plan_name), _code(function.name), _code(gradient), *here])
-    heads = ["plan", "`gradplan`", "its gradient", "`gradplan.torch`", "`gradplan.jax`"]
+        gradient = "" if backward is None else f"gp.{backward.sibling(function).name}"
+        page = f"[{_code(function.name)}](docs/ops/{_family(op)}.md#{function.name})"
+        here = [_code(*_called(bridge, op, function)) for bridge in SHORT]
+        rows.append([page, _code(f"gp.{function.name}"), _code(gradient), *here])
+    heads = ["", "any array: forward", "backward", "PyTorch, with autograd", "JAX, with grad"]
     return _table(heads, rows)
 
 
@@ -64,12 +73,21 @@ def _names(bridge: str, op: Op, function: Function) -> Iterator[str]:
                     yield f"{offer.name}(..., {flag}=True)"
 
 
+def _called(bridge: str, op: Op, function: Function) -> list[str]:
+    """The same as a user writes it, and the module if there is one."""
+    names = list(_names(bridge, op, function))
+    own = offer_of(bridge, op, function)
+    if own is not None and own.like.module is not None:
+        names.append(f"nn.{own.like.module.name}")
+    return [f"{SHORT[bridge]}.{name}" for name in names]
+
+
 # What to replace with what --------------------------------------------------------------------
 
 
-def replacements(bridge: str, short: str) -> str:
+def replacements(bridge: str) -> str:
     """A bridge's functions, and what each takes the place of."""
-    rows = []
+    rows, short = [], SHORT[bridge]
     for op, function in _forwards():
         offer = offer_of(bridge, op, function)
         if offer is None:
@@ -90,19 +108,24 @@ def _peer(bridge: str, function: Function) -> str:
     return next((p.name for p in function.peers if p.library == bridge and p.on_board), "")
 
 
-def _renewed(document: Path, name: str, table: str) -> str:
+def renewed(document: Path, *tables: tuple[str, str]) -> str:
+    """The document with what stands between the marks of each name replaced."""
     text = document.read_text(encoding="utf-8")
-    begin, end = BEGIN.format(name), END.format(name)
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise SystemExit(f"{document.name}: expected the lines {begin!r} and {end!r}")
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+    for name, table in tables:
+        begin, end = BEGIN.format(name), END.format(name)
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise SystemExit(f"{document.name}: expected the lines {begin!r} and {end!r}")
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+    return text
 
 
 if __name__ == "__main__":
     tables = {
-        "README.md": ("functions", functions()),
-        "docs/torch.md": ("replacements", replacements("torch", "gpt")),
-        "docs/jax.md": ("replacements", replacements("jax", "gpj")),
+        "README.md": [("functions", functions())],
+        "docs/guides/migrating.md": [
+            ("replacements of torch", replacements("torch")),
+            ("replacements of jax", replacements("jax")),
+        ],
     }
-    sys.exit(write({ROOT / path: _renewed(ROOT / path, *made) for path, made in tables.items()}))
+    sys.exit(write({ROOT / path: renewed(ROOT / path, *made) for path, made in tables.items()}))

@@ -7,8 +7,8 @@
 >>> x.grad
 tensor([3., 2., 1.])
 
-Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules. docs/torch.md says
-what to replace with what.
+Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules.
+docs/guides/migrating.md says what to replace with what.
 """
 
 from __future__ import annotations
