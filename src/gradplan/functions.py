@@ -6,6 +6,7 @@ has made before; only a new combination pays for validation and selection.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import textwrap
@@ -17,10 +18,13 @@ import numpy as np
 from gradplan.binding import bind, element_of, unpacked_shape
 from gradplan.declaration import Tensor
 from gradplan.engines import on_change
+from gradplan.hints import hide_unknown, refuse_unknown, shown
+from gradplan.offers import offered_as
 from gradplan.plan import Plan, plan_class
 from gradplan.signatures import Parameter, Signature, docstring
 from gradplan.tensors import (
     DEVICE_KEYS,
+    check_one_device,
     describe,
     device_of,
     framework_of,
@@ -45,8 +49,10 @@ def prepare(signature: Signature, inputs: Sequence[Any], options: Sequence[Any])
     """
     op, name = signature.op, signature.function.name
     given = [(t, x) for t, x in zip(signature.inputs, inputs, strict=True) if not _left_out(t, x)]
+    instead = functools.partial(offered_as, op=op, function=signature.function)
     for tensor, x in given:
-        readable(x, f"{name}: {tensor.function_name}")  # refuses what is no tensor
+        readable(x, f"{name}: {tensor.function_name}", instead)  # refuses what is no tensor
+    check_one_device(name, [(t.function_name, x) for t, x in given])
     shapes = [(t, shape_of(x)) for t, x in given]
     first = next(x for t, x in given if t is signature.first)
     element = element_of(name, op, signature.first, first)
@@ -139,7 +145,8 @@ def _normal_form(function: str, parameter: Parameter) -> Callable[[Any], Any]:
             return field.plain(value)
         except (TypeError, ValueError):
             raise InvalidProblem(
-                f"{function}: {parameter.name}: expected {field.plain_expected}; got {value!r}"
+                f"{function}: {parameter.name}: expected {field.plain_expected}; "
+                f"got {shown(value)}{field.closest(value)}"
             ) from None
 
     return plain
@@ -172,6 +179,7 @@ def make_function(signature: Signature) -> Callable[..., Any]:
             test = field.plain_test.format(option)
             lines.append(f"if {test}: {option} = plain_{option}({option})")
         key += [part.format(option) for part in field.key_parts]
+    lines.append("if unknown: refuse(unknown)")
     inputs = ", ".join(t.function_name for t in signature.inputs)
     values = "".join(f"{p.name}, " for p in signature.parameters)
     count = len(signature.outputs)
@@ -195,12 +203,14 @@ def make_function(signature: Signature) -> Callable[..., Any]:
         devices=DEVICE_KEYS,
         prepare=lambda given, options: prepare(signature, given, options),
         unpack=lambda out: _unpack_out(name, count, out),
+        refuse=lambda unknown: refuse_unknown(made, unknown),
     )
-    source = f"def {name}({', '.join(arguments)}, *, out=None):\n"
+    source = f"def {name}({', '.join(arguments)}, *, out=None, **unknown):\n"
     source += textwrap.indent("\n".join(lines), "    ")
     exec(compile(source, f"<gradplan {name}>", "exec"), context)
     on_change(context["calls"].clear)
     made: Callable[..., Any] = context[name]
     made.__module__ = "gradplan"
     made.__doc__ = docstring(signature)
+    hide_unknown(made)
     return made

@@ -20,11 +20,13 @@ class Parameter:
 
     @property
     def default(self) -> Any:
-        if not self.info.required:
-            default = self.info.default
-            return default.value if isinstance(default, enum.Enum) else default
         given = self.info.field.parameter_default
-        return inspect.Parameter.empty if given is None else given
+        if given is not None:
+            return given
+        if self.info.required:
+            return inspect.Parameter.empty
+        default = self.info.default
+        return default.value if isinstance(default, enum.Enum) else default
 
     @property
     def required(self) -> bool:

@@ -21,7 +21,9 @@ from gradplan.memory import LARGE, use_large_pages
 from gradplan.vocabulary import ElementKind, InvalidProblem, MisalignedOperand, Unsupported
 
 Array = np.ndarray[Any, Any]
-_Adapter = Callable[[Any, str], Any]
+Instead = Callable[[str], str]
+"""What to use of a bridge ("gradplan.torch") in place of what was called, for messages."""
+_Adapter = Callable[[Any, str, Instead], Any]
 _BFLOAT16 = ElementKind.BF16.dtype
 CPU_DEVICE = 1  # kDLCPU
 
@@ -37,7 +39,17 @@ def describe(x: object) -> str:
         return "None"
     shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
     kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
-    return kind if dtype is None else f"{kind} of {dtype}, shape {list(shape or ())}"
+    where = f", on {x.device}" if _is_torch(type(x)) and not x.is_cpu else ""
+    return kind if dtype is None else f"{kind} of {dtype}, shape {list(shape or ())}{where}"
+
+
+def how_to_convert(x: object) -> str:
+    """The end of a message about something that is no tensor: how to make one of it, if known."""
+    if isinstance(x, (list, tuple)):
+        return "; convert it with numpy.asarray(x, 'float32')"
+    if hasattr(x, "to_numpy"):  # pandas, polars, xarray
+        return "; pass x.to_numpy()"
+    return "; pass numpy.asarray(x)" if hasattr(x, "__array__") else ""
 
 
 # Handing tensors over ------------------------------------------------------------------------
@@ -55,31 +67,39 @@ class _Adapters(dict[type, _Adapter]):
         return adapter
 
 
-def readable(x: Any, what: str) -> Any:
+def readable(x: Any, what: str, instead: Instead = str) -> Any:
     """`x`, or something that shares its memory and exports DLPack or is an ndarray."""
-    return READERS[type(x)](x, what)
+    return READERS[type(x)](x, what, instead)
 
 
-def writable(x: Any, what: str) -> Any:
+def writable(x: Any, what: str, instead: Instead = str) -> Any:
     """The same for a tensor that will be written."""
-    return WRITERS[type(x)](x, what)
+    return WRITERS[type(x)](x, what, instead)
 
 
 def _root(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def _as_it_is(x: Any, what: str) -> Any:
+def _as_it_is(x: Any, what: str, instead: Instead) -> Any:
     return x
 
 
-def _as_ndarray(x: Any, what: str) -> Array:
+def _as_ndarray(x: Any, what: str, instead: Instead) -> Array:
     return np.asarray(x)
 
 
-def _refuse(x: Any, what: str) -> Any:
+def _refuse(x: Any, what: str, instead: Instead) -> Any:
     raise InvalidProblem(
         f"{what}: expected a tensor (DLPack or buffer protocol), got {describe(x)}"
+        f"{how_to_convert(x)}"
+    )
+
+
+def _refuse_masked(x: Any, what: str, instead: Instead) -> Any:
+    raise Unsupported(
+        f"{what}: expected an array without a mask, got {describe(x)}; "
+        "pass x.filled(value), or x.data if the mask does not matter"
     )
 
 
@@ -93,6 +113,8 @@ def _has_buffer(cls: type) -> bool:
 
 
 def _reader_for(cls: type) -> _Adapter:
+    if issubclass(cls, np.ma.MaskedArray):
+        return _refuse_masked
     if issubclass(cls, np.ndarray):
         return _as_it_is if cls is np.ndarray else _as_ndarray
     if _is_torch(cls):
@@ -139,46 +161,62 @@ def _is_tracer(cls: type) -> bool:
     return jax is not None and issubclass(cls, jax.core.Tracer)
 
 
-def _refuse_tracer(x: Any, what: str) -> Any:
+def _refuse_tracer(x: Any, what: str, instead: Instead) -> Any:
     raise Unsupported(
-        f"{what}: a JAX tracer has no data yet (inside jit, grad or vmap); use gradplan.jax there"
+        f"{what}: a JAX tracer has no data yet (inside jit, grad or vmap); "
+        f"use {instead('gradplan.jax')} there"
     )
 
 
-def _refuse_immutable(x: Any, what: str) -> Any:
+def _refuse_immutable(x: Any, what: str, instead: Instead) -> Any:
     raise InvalidProblem(f"{what}: expected a tensor that can be written, got {describe(x)}")
 
 
-def _torch_reader(x: Any, what: str) -> Any:
+def _torch_reader(x: Any, what: str, instead: Instead) -> Any:
+    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise Unsupported(
+            f"{what}: requires grad, and this would record no gradient; use "
+            f"{instead('gradplan.torch')}, or pass x.detach() or call under torch.no_grad()"
+        )
     # The lazy negation of x.conj().imag is a flag beside the data, which DLPack does not carry.
     return x.resolve_neg() if x.is_neg() else x
 
 
-def _torch_writer(x: Any, what: str) -> Any:
+def _torch_writer(x: Any, what: str, instead: Instead) -> Any:
     if x.is_neg():
         raise InvalidProblem(f"{what}: expected a plain tensor, got one with the negation flag set")
     if x.requires_grad and sys.modules["torch"].is_grad_enabled():
         raise InvalidProblem(
-            f"{what}: expected an output outside of autograd, got one that requires grad; "
-            "pass y.detach() or call under torch.no_grad()"
+            f"{what}: expected an output outside of autograd, got one that requires grad; use "
+            f"{instead('gradplan.torch')}, or pass y.detach() or call under torch.no_grad()"
         )
     return x
 
 
-def _torch_subclass_reader(x: Any, what: str) -> Any:
+def _torch_subclass_reader(x: Any, what: str, instead: Instead) -> Any:
     _check_torch(x, what)
-    return _torch_reader(x, what)
+    return _torch_reader(x, what, instead)
 
 
-def _torch_subclass_writer(x: Any, what: str) -> Any:
+def _torch_subclass_writer(x: Any, what: str, instead: Instead) -> Any:
     _check_torch(x, what)
-    return _torch_writer(x, what)
+    return _torch_writer(x, what, instead)
 
 
 def _check_torch(x: Any, what: str) -> None:
     """Plain tensors say themselves that they have no data; fake ones (a subclass) would crash."""
     if x.layout is not sys.modules["torch"].strided or x.is_meta or hasattr(x, "fake_mode"):
         raise Unsupported(f"{what}: expected a dense tensor with data, got {describe(x)}")
+
+
+def count_writes(tensors: Sequence[Any]) -> None:
+    """Tells PyTorch's autograd that these have been written, those of them that are its own.
+
+    Whatever has saved one of them for a gradient raises then, as after PyTorch's own `out=`.
+    """
+    for x in tensors:
+        if _is_torch(type(x)):
+            sys.modules["torch"].autograd.graph.increment_version(x)
 
 
 class _Memory:
@@ -262,6 +300,19 @@ def _dlpack_device(x: Any) -> Any:
 
 
 DEVICE_KEYS = _DeviceKeys()
+
+
+def check_one_device(what: str, tensors: Sequence[tuple[str, Any]]) -> None:
+    """Raises unless all of them, with their names, are on one device."""
+    places = [(name, _place(x)) for name, x in tensors]
+    if len({place for _, place in places}) > 1:
+        got = ", ".join(f"{name} on {place}" for name, place in places)
+        raise InvalidProblem(f"{what}: expected tensors on one device; got {got}")
+
+
+def _place(x: Any) -> str:
+    """Where a tensor is; unlike `device_of` it tells one without data from others."""
+    return "meta" if _is_torch(type(x)) and x.is_meta else device_of(x)
 
 
 def device_of(x: Any) -> str:

@@ -9,22 +9,33 @@ functions.pyi, which `make stubs` writes.
 from __future__ import annotations
 
 import functools
-import operator as _operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
 from gradplan.declaration import Tensor
-from gradplan.offers import TORCH, Offer, Offers
+from gradplan.declaration.fields import Field, Flag
+from gradplan.hints import shown
+from gradplan.offers import TORCH, Offer, Offers, offered_as
 from gradplan.signatures import Parameter
 from gradplan.torch.fast_path import is_compiling
 from gradplan.torch.operators import OPERATORS, Operator
-from gradplan.vocabulary import FLOATS, Bounds, IndexOutOfRange, InvalidProblem, Unsupported
+from gradplan.tensors import check_one_device, describe
+from gradplan.vocabulary import (
+    FLOATS,
+    Bounds,
+    ElementKind,
+    IndexOutOfRange,
+    InvalidProblem,
+    Unsupported,
+)
 
 __all__: list[str] = []
 
+_FLAG = Flag()
 _ELEMENTS = frozenset(getattr(torch, kind.dtype_name) for kind in FLOATS)
 
 
@@ -41,6 +52,12 @@ class _Call:
             (name, what)
             for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
             if isinstance(what, Parameter)
+        ]
+        self.function = offer.signature.function
+        self.tensors = [
+            (name, what)
+            for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
+            if isinstance(what, Tensor)
         ]
         self.first = self._outer(offer.signature.first.function_name)
         self.constants = {
@@ -68,10 +85,11 @@ class _Call:
 
     def __call__(self, **values: Any) -> Any:
         like = self.offer.like
+        self._check_tensors(values)
         x = values[self.first]
         dtype = values.pop("dtype", None)
         if dtype is not None:
-            x = x.to(dtype)
+            x = x.to(_dtype(f"{self.name}: dtype", dtype))
         elif like.float32_under_autocast and x.is_cuda:
             x = _as_float32(x)
         values[self.first] = x
@@ -80,6 +98,8 @@ class _Call:
             values[name] = self._normal(name, parameter, values)
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
+        for flag in like.chooses:
+            values[flag] = self._plain(flag, _FLAG, values[flag])
         flag = next((flag for flag in like.chooses if values[flag]), "")
         operator = self.operators[flag]
         given = [
@@ -91,6 +111,26 @@ class _Call:
             repeat = OPERATORS[self.offer.op.broadcasts].call
             given[:count] = _broadcast(given[:count], repeat)
         return operator.call(*given)
+
+    def _check_tensors(self, values: dict[str, Any]) -> None:
+        """Raises for what is no tensor, and for tensors on several devices."""
+        given = [(n, values[n]) for n, t in self.tensors if not (t.optional and values[n] is None)]
+        for name, x in given:
+            if not isinstance(x, torch.Tensor):
+                raise InvalidProblem(
+                    f"{self.name}: {name}: expected a torch.Tensor; got {describe(x)}"
+                    f"{self._instead_of_tensor(x)}"
+                )
+        if len({x.device for _, x in given}) > 1:
+            check_one_device(self.name, given)
+
+    def _instead_of_tensor(self, x: Any) -> str:
+        """How to go on with something that is no tensor."""
+        if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
+            return f"; use {offered_as('gradplan.jax', self.offer.op, self.function)}"
+        if isinstance(x, np.ndarray):
+            return f"; use gradplan.{self.function.name}, or pass torch.from_numpy(x)"
+        return "; convert it with torch.tensor(x)" if isinstance(x, (list, tuple)) else ""
 
     def _check_ranks(self, values: dict[str, Any]) -> None:
         for name, rank in self.offer.like.ranks.items():
@@ -106,17 +146,42 @@ class _Call:
         """An option as the operator takes it."""
         field, value = parameter.info.field, values[name]
         if field.is_axis:
-            return _axis(f"{self.name}: {name}", values[self.first], value)
+            return self._axis(name, field, values[self.first], value)
         if isinstance(value, torch.Tensor):
-            if not field.is_extent:
+            if not field.is_extent or value.is_floating_point() or value.dtype is torch.bool:
                 hint = f" (use {self.offer.like.peer})" if self.offer.like.peer else ""
                 raise Unsupported(f"{self.name}: {name}: expected a number; got a tensor{hint}")
             return int(value)
+        if field.is_extent and isinstance(value, torch.SymInt):
+            return value
+        value = self._plain(name, field, value)
+        if field.is_extent and value < 0:
+            expected = field.expected(None)
+            raise InvalidProblem(f"{self.name}: {name}: expected {expected}; got {value}")
         if field.size and value is not None:
             return self._index(name, field.size, value, values)
-        if field.schema == "float" and type(value) is not float:
-            return float(value)
         return value
+
+    def _plain(self, name: str, field: Field, value: Any) -> Any:
+        """A value in normal form: what is refused once must not be found later as its equal."""
+        try:
+            return field.plain(value)
+        except (TypeError, ValueError):
+            raise InvalidProblem(
+                f"{self.name}: {name}: expected {field.plain_expected}; "
+                f"got {shown(value)}{field.closest(value)}"
+            ) from None
+
+    def _axis(self, name: str, field: Field, x: Any, dim: Any) -> int:
+        """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
+        rank = x.ndim or 1
+        axis: int = dim if type(dim) is int else self._plain(name, field, dim)
+        if not -rank <= axis < rank:
+            raise IndexOutOfRange(
+                f"{self.name}: {name}: expected {-rank} to {rank - 1} for a tensor of rank "
+                f"{x.ndim}; got {axis}"
+            )
+        return axis
 
     def _index(self, name: str, size: str, value: int, values: dict[str, Any]) -> int:
         """An index that may count from the end, as PyTorch's do."""
@@ -137,20 +202,15 @@ class _Call:
         return result
 
 
-def _axis(what: str, x: Any, dim: Any) -> int:
-    """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
-    rank = x.ndim or 1
-    if type(dim) is int and -rank <= dim < rank:
-        return dim
+def _dtype(what: str, value: Any) -> torch.dtype:
+    """PyTorch's element type; the names of others do as well."""
+    if isinstance(value, torch.dtype):
+        return value
     try:
-        axis = _operator.index(dim)
-    except TypeError:
-        raise InvalidProblem(f"{what}: expected an integer; got {dim!r}") from None
-    if not -rank <= axis < rank:
-        raise IndexOutOfRange(
-            f"{what}: expected {-rank} to {rank - 1} for a tensor of rank {x.ndim}; got {axis}"
-        )
-    return axis
+        made: torch.dtype = getattr(torch, ElementKind.parse(value).dtype_name)
+    except InvalidProblem as error:
+        raise InvalidProblem(f"{what}: {error}") from None
+    return made
 
 
 def _as_float32(x: Any) -> Any:
@@ -200,6 +260,9 @@ def _make(offer: Offer) -> Callable[..., Any]:
     names = [p.name for p in offer.parameters]
     condition = "dtype is None and " if "dtype" in names else ""
     condition += "not is_compiling() and "
+    # 1 equals True, and is refused: only by whoever looks at everything.
+    for flag in offer.like.chooses:
+        condition += f"({flag} is False or {flag} is True) and "
     body = (
         f"if {condition}(known := {chosen}({', '.join(call.arguments())})) is not None:\n"
         f"    return known\n"
