@@ -63,11 +63,13 @@ def _imports(words: set[str], *, plans: bool) -> str:
     lines.append("")
     if plans:
         lines += [
+            "import numpy as np",
+            "",
             "from gradplan.declaration import Descriptor, Op",
             "from gradplan.functional import SupportsDLPack, T",
             "from gradplan.plan import Plan",
         ]
-        words |= {"PlanPreference"}
+        words |= {"DType", "PlanPreference"}
     else:
         lines.append("from gradplan.signatures import Signature")
     lines.append(f"from gradplan.vocabulary import {', '.join(sorted(words))}")

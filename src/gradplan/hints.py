@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 _SHOWN = 100
@@ -54,17 +54,40 @@ def unexpected(function: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 
 
-# A function that takes `**unknown` says itself what is wrong with those; nobody else sees it.
+# Functions that are made from declarations take every keyword, and MISSING for what must be given, so
+# that they can say what is wrong; nobody sees it in their signatures.
 
 
-def hide_unknown(function: Callable[..., Any]) -> None:
-    """Leaves `**unknown` out of a function's signature."""
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+"""The default of an argument that must be given."""
+
+
+def show_signature(function: Callable[..., Any]) -> None:
+    """Gives a function the signature that its callers should see."""
     signature = inspect.signature(function)
-    shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    shown = [
+        p.replace(default=p.empty) if p.default is MISSING else p
+        for p in signature.parameters.values()
+        if p.kind is not p.VAR_KEYWORD
+    ]
+    function.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
 
 
 def refuse_unknown(function: Callable[..., Any], unknown: Iterable[str]) -> NoReturn:
     """Raises for keywords that a function does not take."""
     names = inspect.signature(function).parameters
     raise unexpected(function.__name__, next(iter(unknown)), names)
+
+
+def check_given(function: str, values: Mapping[str, Any]) -> None:
+    """Raises if one of the values, by the arguments' names, is missing."""
+    missing = [name for name, value in values.items() if value is MISSING]
+    if missing:
+        names = " and ".join(repr(name) for name in missing)
+        plural = "s" if len(missing) > 1 else ""
+        raise TypeError(f"{function}() missing {len(missing)} required argument{plural}: {names}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gradplan.declaration import OPS, Function, Like, Op, Tensor, for_every_op
-from gradplan.hints import hide_unknown, refuse_unknown
+from gradplan.hints import MISSING, refuse_unknown, show_signature
 from gradplan.signatures import Parameter, Signature, argument_doc, signature_of
 from gradplan.vocabulary import Bounds
 
@@ -117,19 +117,32 @@ class Offer:
             f"tuple[{', '.join([self.bridge.gives] * count)}]" if count > 1 else self.bridge.gives
         )
 
+    def _compiled_arguments(self) -> str:
+        """The signature, in which everything has a default."""
+        shown = []
+        for p in self.parameters:
+            if p.kind is p.KEYWORD_ONLY and "*" not in shown:
+                shown.append("*")
+            shown.append(f"{p.name}={'missing' if p.default is p.empty else repr(p.default)}")
+        return ", ".join(shown)
+
     def compile(self, body: str, module: str, **context: Any) -> Callable[..., Any]:
-        """The Python function with this signature and `body`."""
+        """The Python function with this signature and `body`.
+
+        What must be given and was not is `MISSING` there.
+        """
         lines = ["if unknown: refuse(unknown)", *body.splitlines()]
-        source = f"def {self.name}({self.arguments}, **unknown):\n"
+        source = f"def {self.name}({self._compiled_arguments()}, **unknown):\n"
         source += "".join(f"    {line}\n" for line in lines)
         context["refuse"] = lambda unknown: refuse_unknown(function, unknown)
+        context["missing"] = MISSING
         exec(compile(source, f"<{module} {self.name}>", "exec"), context)
         function: Callable[..., Any] = context[self.name]
         function.__module__ = module
         function.__annotations__ = {p.name: p.annotation for p in self.parameters}
         function.__annotations__["return"] = self.returns
         function.__doc__ = self.doc()
-        hide_unknown(function)
+        show_signature(function)
         return function
 
     def doc(self) -> str:

@@ -2,10 +2,12 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex
 
+import numpy as np
+
 from gradplan.declaration import Descriptor, Op
 from gradplan.functional import SupportsDLPack, T
 from gradplan.plan import Plan
-from gradplan.vocabulary import BinaryKind, Bounds, ElementKind, PlanPreference, ScanKind, Ties
+from gradplan.vocabulary import BinaryKind, Bounds, DType, ElementKind, PlanPreference, ScanKind, Ties
 
 __all__ = [
     "BinaryParamBackwardDescriptor",
@@ -42,7 +44,7 @@ class BinaryParamDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         param: SupportsFloat,
     ) -> None: ...
 
@@ -84,7 +86,7 @@ class BinaryParamBackwardDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         param: SupportsFloat,
     ) -> None: ...
 
@@ -130,7 +132,7 @@ class EmbeddingDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -177,7 +179,7 @@ class EmbeddingBackwardDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         accumulate: bool = False,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
@@ -223,7 +225,7 @@ class ScanDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
     ) -> None: ...
 
 class ScanPlan(Plan[ScanDescriptor]):
@@ -266,7 +268,7 @@ class ScanBackwardDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         ties: Ties | Literal["first", "last"] = ...,
     ) -> None: ...
 
@@ -312,7 +314,7 @@ class SegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -356,7 +358,7 @@ class UnsortedSegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -400,7 +402,7 @@ class SegmentSumBackwardDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -441,7 +443,7 @@ class SparsemaxDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
     ) -> None: ...
 
 class SparsemaxPlan(Plan[SparsemaxDescriptor]):
@@ -479,7 +481,7 @@ class SparsemaxBackwardDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
     ) -> None: ...
 
 class SparsemaxBackwardPlan(Plan[SparsemaxBackwardDescriptor]):

@@ -8,7 +8,9 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from gradplan.declaration import FieldInfo, Function, Op, Tensor
+from gradplan.declaration import Field, FieldInfo, Function, Op, Tensor
+from gradplan.hints import check_given, shown
+from gradplan.vocabulary import InvalidProblem
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,21 @@ class Parameter:
     @property
     def required(self) -> bool:
         return self.default is inspect.Parameter.empty
+
+
+def plain_option(function: str, name: str, field: Field, value: Any) -> Any:
+    """A value in normal form, as it may stand in a key, or an error.
+
+    What is refused must not be found later as the equal of something: 1 equals True and 1.0.
+    """
+    check_given(function, {name: value})
+    try:
+        return field.plain(value)
+    except (TypeError, ValueError):
+        raise InvalidProblem(
+            f"{function}: {name}: expected {field.plain_expected}; "
+            f"got {shown(value)}{field.closest(value)}"
+        ) from None
 
 
 class Signature:

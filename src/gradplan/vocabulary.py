@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -207,6 +207,13 @@ class ElementKind(_Word):
             if kind.dtype_name == name:
                 return kind
         return None
+
+
+class DType(Protocol):
+    """An element type of NumPy or PyTorch, for the type checker."""
+
+    @property
+    def itemsize(self) -> int: ...
 
 
 def _dtype_name(value: object) -> str:

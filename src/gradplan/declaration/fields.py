@@ -176,6 +176,12 @@ class Element(Word):
     def __init__(self) -> None:
         super().__init__(ElementKind)
 
+    def accepts_of(self, words: Iterable[_Word]) -> str:
+        kinds = [kind for kind in ElementKind if kind in words]
+        names = [kind.value for kind in kinds] + [kind.dtype_name for kind in kinds]
+        literal = ", ".join(f'"{name}"' for name in names)
+        return f"{self.stores} | Literal[{literal}] | DType | type[np.generic]"
+
     def expected(self, desc: Descriptor) -> str:
         return "one of " + ", ".join(repr(k.value) for k in ElementKind if k in desc.elements)
 
@@ -237,6 +243,9 @@ class Real(Field):
     def plain(self, value: Any) -> float:
         if isinstance(value, (str, bytes, bytearray, bool)):
             raise TypeError
+        # Of a tensor that requires grad the gradient would be lost without a word.
+        if getattr(value, "requires_grad", False):
+            raise TypeError
         try:
             number = float(value)
         except OverflowError:
@@ -256,7 +265,7 @@ class _Integer(Field):
     plain_test = "type({0}) is not int"
     plain_expected = "an integer"
 
-    def plain(self, value: Any) -> int:
+    def plain(self, value: Any) -> Any:
         return integer(value)
 
 
@@ -334,6 +343,7 @@ class IndexInto(_Integer):
 
     accepts, stores, schema = "SupportsIndex | None", "int | None", "int?"
     plain_test = "{0} is not None and type({0}) is not int"
+    plain_expected = "None or an integer"
 
     def __init__(self, size: str) -> None:
         self.size = size
@@ -348,6 +358,9 @@ class IndexInto(_Integer):
         if not 0 <= index < getattr(desc, self.size):
             raise ValueError
         return index
+
+    def plain(self, value: Any) -> Any:
+        return None if value is None else integer(value)
 
     def sample(self, position: int) -> None:
         return None

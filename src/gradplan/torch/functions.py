@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
-from gradplan.declaration import Tensor
-from gradplan.declaration.fields import Field, Flag
-from gradplan.hints import shown
+from gradplan.declaration import Field, Tensor
+from gradplan.declaration.fields import Flag
+from gradplan.hints import check_given
 from gradplan.offers import TORCH, Offer, Offers, offered_as
-from gradplan.signatures import Parameter
+from gradplan.signatures import Parameter, plain_option
 from gradplan.torch.fast_path import is_compiling
 from gradplan.torch.operators import OPERATORS, Operator
 from gradplan.tensors import check_one_device, describe
@@ -85,6 +85,7 @@ class _Call:
 
     def __call__(self, **values: Any) -> Any:
         like = self.offer.like
+        check_given(self.name, values)
         self._check_tensors(values)
         x = values[self.first]
         dtype = values.pop("dtype", None)
@@ -99,7 +100,7 @@ class _Call:
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
         for flag in like.chooses:
-            values[flag] = self._plain(flag, _FLAG, values[flag])
+            values[flag] = plain_option(self.name, flag, _FLAG, values[flag])
         flag = next((flag for flag in like.chooses if values[flag]), "")
         operator = self.operators[flag]
         given = [
@@ -128,7 +129,7 @@ class _Call:
         """How to go on with something that is no tensor."""
         if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
             return f"; use {offered_as('gradplan.jax', self.offer.op, self.function)}"
-        if isinstance(x, np.ndarray):
+        if type(x) is np.ndarray:
             return f"; use gradplan.{self.function.name}, or pass torch.from_numpy(x)"
         return "; convert it with torch.tensor(x)" if isinstance(x, (list, tuple)) else ""
 
@@ -154,7 +155,7 @@ class _Call:
             return int(value)
         if field.is_extent and isinstance(value, torch.SymInt):
             return value
-        value = self._plain(name, field, value)
+        value = plain_option(self.name, name, field, value)
         if field.is_extent and value < 0:
             expected = field.expected(None)
             raise InvalidProblem(f"{self.name}: {name}: expected {expected}; got {value}")
@@ -162,20 +163,10 @@ class _Call:
             return self._index(name, field.size, value, values)
         return value
 
-    def _plain(self, name: str, field: Field, value: Any) -> Any:
-        """A value in normal form: what is refused once must not be found later as its equal."""
-        try:
-            return field.plain(value)
-        except (TypeError, ValueError):
-            raise InvalidProblem(
-                f"{self.name}: {name}: expected {field.plain_expected}; "
-                f"got {shown(value)}{field.closest(value)}"
-            ) from None
-
     def _axis(self, name: str, field: Field, x: Any, dim: Any) -> int:
         """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
         rank = x.ndim or 1
-        axis: int = dim if type(dim) is int else self._plain(name, field, dim)
+        axis: int = dim if type(dim) is int else plain_option(self.name, name, field, dim)
         if not -rank <= axis < rank:
             raise IndexOutOfRange(
                 f"{self.name}: {name}: expected {-rank} to {rank - 1} for a tensor of rank "
