@@ -141,7 +141,7 @@ def make_function(signature: Signature) -> Callable[..., Any]:
     """Compiles a function of the function layer."""
     name = signature.function.name
     first = signature.first.function_name
-    arguments, lines = [], []
+    arguments, lines = [], ["if unknown: refuse(unknown)"]
     context: dict[str, Any] = {"calls": {}, "copysign": math.copysign}
     key = [
         f"{t.function_name}.shape"
@@ -164,7 +164,6 @@ def make_function(signature: Signature) -> Callable[..., Any]:
             test = field.plain_test.format(option)
             lines.append(f"if {test}: {option} = plain_{option}({option})")
         key += [part.format(option) for part in field.key_parts]
-    lines.append("if unknown: refuse(unknown)")
     inputs = ", ".join(t.function_name for t in signature.inputs)
     values = "".join(f"{p.name}, " for p in signature.parameters)
     count = len(signature.outputs)

@@ -22,7 +22,7 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # Python does not print integers of that many digits
-        text = f"0x{value:x}" if isinstance(value, int) else object.__repr__(value)
+        text = hex(value) if isinstance(value, int) else object.__repr__(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

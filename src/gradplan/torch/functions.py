@@ -36,6 +36,8 @@ from gradplan.vocabulary import (
 __all__: list[str] = []
 
 _FLAG = Flag()
+_PLAIN = {"SymInt": int, "float": float, "bool": bool, "str": str}
+"""The Python types of options in schemas."""
 _ELEMENTS = frozenset(getattr(torch, kind.dtype_name) for kind in FLOATS)
 
 
@@ -153,12 +155,10 @@ class _Call:
                 hint = f" (use {self.offer.like.peer})" if self.offer.like.peer else ""
                 raise Unsupported(f"{self.name}: {name}: expected a number; got a tensor{hint}")
             return int(value)
-        if field.is_extent and isinstance(value, torch.SymInt):
-            return value
-        value = plain_option(self.name, name, field, value)
-        if field.is_extent and value < 0:
-            expected = field.expected(None)
-            raise InvalidProblem(f"{self.name}: {name}: expected {expected}; got {value}")
+        # Numbers may be symbols while compiling; what has its type already is left alone.
+        symbol = field.is_extent and isinstance(value, torch.SymInt)
+        if not symbol and type(value) is not _PLAIN.get(field.schema):
+            value = plain_option(self.name, name, field, value)
         if field.size and value is not None:
             return self._index(name, field.size, value, values)
         return value
