@@ -167,9 +167,7 @@ class _Batch:
     def raises_beside_skipped(self, rows: set[str | None]) -> bool:
         """Whether one index is skipped, and others that are no row raise: then -1 cannot stand for
         the first."""
-        raises = any(
-            getattr(self.desc, info.name) is Bounds.RAISE for info in self.op.fields
-        )
+        raises = any(getattr(self.desc, info.name) is Bounds.RAISE for info in self.op.fields)
         skips = (
             size in rows and getattr(self.desc, name) is not None
             for name, size in self.op.skipped.items()

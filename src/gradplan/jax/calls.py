@@ -99,9 +99,7 @@ class _Options:
         return hash(self.key)
 
 
-def _options(
-    function: str, parameters: Sequence[Parameter], values: Mapping[str, Any]
-) -> _Options:
+def _options(function: str, parameters: Sequence[Parameter], values: Mapping[str, Any]) -> _Options:
     """The options by the descriptor's names."""
     found: dict[str, Any] = {}
     key = []

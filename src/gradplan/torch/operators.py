@@ -152,9 +152,7 @@ class Operator:
 
     def check(self, arguments: Sequence[Any]) -> None:
         """Raises for element types or devices that differ; a kernel does the same, but later."""
-        tensors = [
-            (t, x) for t, x in zip(self.tensors, arguments, strict=False) if x is not None
-        ]
+        tensors = [(t, x) for t, x in zip(self.tensors, arguments, strict=False) if x is not None]
         if len({x.device for _, x in tensors}) > 1:
             check_one_device(self.name, [(t.function_name, x) for t, x in tensors])
         given = [(t.function_name, x.dtype) for t, x in tensors if t.kind is Kind.ELEMENT]
