@@ -63,8 +63,6 @@ def _imports(words: set[str], *, plans: bool) -> str:
     lines.append("")
     if plans:
         lines += [
-            "import numpy as np",
-            "",
             "from gradplan.declaration import Descriptor, Op",
             "from gradplan.functional import SupportsDLPack, T",
             "from gradplan.plan import Plan",
@@ -72,8 +70,16 @@ def _imports(words: set[str], *, plans: bool) -> str:
         words |= {"DType", "PlanPreference"}
     else:
         lines.append("from gradplan.signatures import Signature")
-    lines.append(f"from gradplan.vocabulary import {', '.join(sorted(words))}")
+    lines.append(_import("gradplan.vocabulary", words))
     return "\n".join(lines) + "\n"
+
+
+def _import(module: str, names: Iterable[str]) -> str:
+    """An import, broken as the formatter would."""
+    line = f"from {module} import {', '.join(sorted(names))}"
+    if len(line) <= _WIDTH:
+        return line
+    return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in sorted(names))})"
 
 
 def _function(signature: Signature) -> str:

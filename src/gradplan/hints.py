@@ -54,8 +54,8 @@ def unexpected(function: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 
 
-# Functions that are made from declarations take every keyword, and MISSING for what must be given, so
-# that they can say what is wrong; nobody sees it in their signatures.
+# Functions that are made from declarations take every keyword, and MISSING for what must be given,
+# so that they can say what is wrong; nobody sees it in their signatures.
 
 
 class _Missing:

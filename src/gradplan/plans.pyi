@@ -2,12 +2,18 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex
 
-import numpy as np
-
 from gradplan.declaration import Descriptor, Op
 from gradplan.functional import SupportsDLPack, T
 from gradplan.plan import Plan
-from gradplan.vocabulary import BinaryKind, Bounds, DType, ElementKind, PlanPreference, ScanKind, Ties
+from gradplan.vocabulary import (
+    BinaryKind,
+    Bounds,
+    DType,
+    ElementKind,
+    PlanPreference,
+    ScanKind,
+    Ties,
+)
 
 __all__ = [
     "BinaryParamBackwardDescriptor",
@@ -44,7 +50,7 @@ class BinaryParamDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         param: SupportsFloat,
     ) -> None: ...
 
@@ -86,7 +92,7 @@ class BinaryParamBackwardDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         param: SupportsFloat,
     ) -> None: ...
 
@@ -132,7 +138,7 @@ class EmbeddingDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -179,7 +185,7 @@ class EmbeddingBackwardDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         accumulate: bool = False,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
@@ -225,7 +231,7 @@ class ScanDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class ScanPlan(Plan[ScanDescriptor]):
@@ -268,7 +274,7 @@ class ScanBackwardDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         ties: Ties | Literal["first", "last"] = ...,
     ) -> None: ...
 
@@ -314,7 +320,7 @@ class SegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -358,7 +364,7 @@ class UnsortedSegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -402,7 +408,7 @@ class SegmentSumBackwardDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -443,7 +449,7 @@ class SparsemaxDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class SparsemaxPlan(Plan[SparsemaxDescriptor]):
@@ -481,7 +487,7 @@ class SparsemaxBackwardDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64", "float16", "bfloat16", "float32", "float64"] | DType | type[np.generic],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class SparsemaxBackwardPlan(Plan[SparsemaxBackwardDescriptor]):

@@ -33,7 +33,7 @@ def tensor_name(plan: str, name: str) -> str:
     return f"{plan}: tensor '{name}'"
 
 
-def describe(x: object) -> str:
+def describe(x: Any) -> str:
     """What somebody passed, for messages."""
     if x is None:
         return "None"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -209,11 +209,15 @@ class ElementKind(_Word):
         return None
 
 
-class DType(Protocol):
-    """An element type of NumPy or PyTorch, for the type checker."""
+class _FrameworkType(Protocol):
+    """An element type of NumPy or PyTorch."""
 
     @property
     def itemsize(self) -> int: ...
+
+
+DType = _FrameworkType | type[np.generic] | Literal["float16", "bfloat16", "float32", "float64"]
+"""What may stand for a kind that kernels compute with, for the type checker."""
 
 
 def _dtype_name(value: object) -> str:

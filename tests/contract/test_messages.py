@@ -96,7 +96,7 @@ def test_tensors_of_run_are_suggested(op: Op) -> None:
 def test_names_of_the_module() -> None:
     with pytest.raises(AttributeError, match="no attribute 'cumsumm'; did you mean 'cumsum'"):
         gp.cumsumm  # noqa: B018
-    with pytest.raises(AttributeError, match="no attribute 'zzz'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'zzz'$"):
         gp.zzz  # noqa: B018
 
 

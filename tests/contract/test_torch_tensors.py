@@ -1,4 +1,4 @@
-"""Plans and the function layer on PyTorch's tensors: no gradient is lost, every write is counted."""
+"""Plans and the function layer on PyTorch's tensors: no gradient is lost, writes are counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from gradplan.engines import BoundKernel, registered
 from gradplan.engines.reference import ReferenceEngine
 from gradplan.functional import SIGNATURES
 from gradplan.offers import offered_as
-from gradplan.plan import plan_class
 from gradplan.signatures import Signature
 
 torch = pytest.importorskip("torch")
@@ -55,7 +54,7 @@ def test_a_tensor_that_requires_grad_is_refused(name: str, engine: str) -> None:
     for position in range(len(outputs)):
         outs = [torch.full_like(y, 7) for y in outputs]
         outs[position].requires_grad_()
-        with pytest.raises(gp.InvalidProblem, match="requires grad; use gradplan.torch"):
+        with pytest.raises(gp.InvalidProblem, match=r"requires grad; use gradplan\.torch"):
             function(**inputs, **options, out=as_out(outs))
         assert all((y == 7).all() for y in outs)
         with torch.no_grad():

@@ -141,5 +141,5 @@ def test_names_of_the_module() -> None:
 
 
 def test_a_tracer_in_the_function_layer_is_told_where_to_go() -> None:
-    with pytest.raises(gp.Unsupported, match="use gradplan.jax.cumlogsumexp there"):
+    with pytest.raises(gp.Unsupported, match=r"use gradplan\.jax\.cumlogsumexp there"):
         jax.jit(gp.logcumsumexp)(X)

@@ -143,7 +143,7 @@ def test_an_element_type_may_be_spelt_as_others_do(spelling: Any) -> None:
 
 
 def test_a_wrong_element_type_is_named() -> None:
-    with pytest.raises(gp.InvalidProblem, match="cumsum: dtype: .*'float46'; did you mean 'float"):
+    with pytest.raises(gp.InvalidProblem, match=r"dtype: .*'float46'; did you mean 'float"):
         gpt.cumsum(X, 0, dtype="float46")
     assert gpt.cumsum(X, 0, dtype=torch.int64).dtype is torch.int64
 

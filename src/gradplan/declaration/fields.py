@@ -177,10 +177,7 @@ class Element(Word):
         super().__init__(ElementKind)
 
     def accepts_of(self, words: Iterable[_Word]) -> str:
-        kinds = [kind for kind in ElementKind if kind in words]
-        names = [kind.value for kind in kinds] + [kind.dtype_name for kind in kinds]
-        literal = ", ".join(f'"{name}"' for name in names)
-        return f"{self.stores} | Literal[{literal}] | DType | type[np.generic]"
+        return f"{super().accepts_of(words)} | DType"
 
     def expected(self, desc: Descriptor) -> str:
         return "one of " + ", ".join(repr(k.value) for k in ElementKind if k in desc.elements)

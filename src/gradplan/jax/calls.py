@@ -109,8 +109,9 @@ def _options(function: str, parameters: Sequence[Parameter], values: Mapping[str
             continue
         if isinstance(values[name], jax.core.Tracer):
             raise InvalidProblem(
-                f"{function}: {name}: expected {field.plain_expected}; got a JAX tracer: it is part "
-                f"of the compiled program; inside of jit make it static (static_argnames={name!r})"
+                f"{function}: {name}: expected {field.plain_expected}; got a JAX tracer: it is "
+                "part of the compiled program; inside of jit make it static "
+                f"(static_argnames={name!r})"
             )
         value = plain_option(function, name, field, values[name])
         key.append((name, field.key(value)))

@@ -176,9 +176,9 @@ def segment_sum(
 ) -> Array:
     """Sums of the rows with the same id; ids out of range are dropped, as in JAX.
 
-    With `bounds="raise"` they are an error, inside of `jit` as well. `num_segments` must
-    be given inside of `jit`; by default it is the largest id plus one. Ids that are said
-    to be sorted and are not: an error.
+    With `bounds="raise"` they are an error, inside of `jit` as well. `num_segments`
+    must be given inside of `jit`; by default it is the largest id plus one. Ids that
+    are said to be sorted and are not: an error.
 
     Replaces `jax.ops.segment_sum`; ids that are said to be sorted and are not raise.
 

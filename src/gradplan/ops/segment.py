@@ -163,9 +163,9 @@ UNSORTED_SEGMENT_SUM = Op(
                 inferred={"num_segments": "segment_ids"},
                 doc="""Sums of the rows with the same id; ids out of range are dropped, as in JAX.
 
-                With `bounds="raise"` they are an error, inside of `jit` as well. `num_segments` must
-                be given inside of `jit`; by default it is the largest id plus one. Ids that are said
-                to be sorted and are not: an error.
+                With `bounds="raise"` they are an error, inside of `jit` as well. `num_segments`
+                must be given inside of `jit`; by default it is the largest id plus one. Ids that
+                are said to be sorted and are not: an error.
 
                 >>> segment_sum(jnp.float32([1, 2, 3]), jnp.array([1, 0, 1]))
                 Array([2., 4.], dtype=float32)

@@ -21,9 +21,9 @@ from gradplan.declaration.fields import Flag
 from gradplan.hints import check_given
 from gradplan.offers import TORCH, Offer, Offers, offered_as
 from gradplan.signatures import Parameter, plain_option
+from gradplan.tensors import check_one_device, describe
 from gradplan.torch.fast_path import is_compiling
 from gradplan.torch.operators import OPERATORS, Operator
-from gradplan.tensors import check_one_device, describe
 from gradplan.vocabulary import (
     FLOATS,
     Bounds,

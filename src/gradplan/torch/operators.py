@@ -21,9 +21,9 @@ from gradplan.declaration import OPS, Kind, Like, Op, Tensor, for_every_op
 from gradplan.functions import prepare
 from gradplan.offers import own_parameters
 from gradplan.signatures import Signature
+from gradplan.tensors import check_one_device
 from gradplan.torch import private
 from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
-from gradplan.tensors import check_one_device
 from gradplan.torch.memory import Output
 from gradplan.vocabulary import ElementKind, InvalidProblem
 
