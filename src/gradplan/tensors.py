@@ -209,16 +209,6 @@ def _check_torch(x: Any, what: str) -> None:
         raise Unsupported(f"{what}: expected a dense tensor with data, got {describe(x)}")
 
 
-def count_writes(tensors: Sequence[Any]) -> None:
-    """Tells PyTorch's autograd that these have been written, those of them that are its own.
-
-    Whatever has saved one of them for a gradient raises then, as after PyTorch's own `out=`.
-    """
-    for x in tensors:
-        if _is_torch(type(x)):
-            sys.modules["torch"].autograd.graph.increment_version(x)
-
-
 class _Memory:
     """A window on memory for `np.asarray`, which keeps the owner alive."""
 
@@ -348,6 +338,9 @@ class Framework:
         """What the caller gets once `output` has been written."""
         return output
 
+    def count_write(self, x: Any) -> None:
+        """Tells the framework that a tensor of its has been written, if it wants to know."""
+
     def broadcast(self, x: Any, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(x, shape)
 
@@ -382,6 +375,14 @@ class _Torch(Framework):
 
     def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
         return self.empty(shape, kind, like).zero_()
+
+    def count_write(self, x: Any) -> None:
+        """Whatever has saved it for a gradient raises then, as after PyTorch's own `out=`."""
+        graph = sys.modules["torch"].autograd.graph
+        try:
+            graph.increment_version(x)
+        except AttributeError:  # an old PyTorch; a write of no element counts as well
+            x.detach().unsqueeze(0)[:0].zero_()
 
     def broadcast(self, x: Any, shape: tuple[int, ...]) -> Any:
         return x.expand(shape)
@@ -430,6 +431,12 @@ def framework_of(x: Any) -> Framework:
         framework = TORCH if _is_torch(cls) else _JAX if is_jax else _NUMPY
         _FRAMEWORKS[cls] = framework
     return framework
+
+
+def count_writes(tensors: Sequence[Any]) -> None:
+    """Tells the frameworks of these tensors that they have been written."""
+    for x in tensors:
+        framework_of(x).count_write(x)
 
 
 # Looking at tensors from Python --------------------------------------------------------------

@@ -150,6 +150,14 @@ def test_autograd_notices_as_it_does_for_its_own_out(engine: str) -> None:
     overwrites(lambda x, out: plan.can_implement(x=x, y=out))
 
 
+def test_an_old_pytorch_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.autograd.graph, "increment_version")
+    for shape in ((), (3,), (2, 0)):
+        out = torch.zeros(shape)
+        gp.cumsum(torch.ones(shape), out=out)
+        assert out._version == 1 and torch.equal(out, torch.ones(shape).cumsum(-1))
+
+
 def test_a_workspace_is_counted_as_written() -> None:
     desc = gp.ScanDescriptor(kind="cumsum", input_shape=(3,), scan_axis=0, element="f32")
     workspace = torch.zeros(64, dtype=torch.uint8)
