@@ -182,6 +182,15 @@ def test_names_of_the_module() -> None:
 # Bounds
 
 
+@all_functions
+def test_bounds_are_those_of_the_function_layer(name: str) -> None:
+    ours = inspect.signature(getattr(gp, OFFERS.offered[name].signature.function.name)).parameters
+    here = inspect.signature(getattr(gpt, name)).parameters
+    assert ("bounds" in ours) == ("bounds" in here)
+    if "bounds" in ours:
+        assert ours["bounds"].default == here["bounds"].default == "raise"
+
+
 def test_indices_out_of_range_raise_unless_asked_to_skip() -> None:
     outside = torch.tensor([0, 7])
     with pytest.raises(gp.IndexOutOfRange):

@@ -3,8 +3,9 @@
     output[n, :]   = weight[indices[n], :]
     dweight[v, :]  = sum over n with indices[n] == v of dout[n, :]
 
-Indices outside of [0, num_embeddings) and those equal to `padding_idx` are skipped: the output has
-zeros there and they add nothing to dweight. Sums are associated as for segments.
+Indices outside of [0, num_embeddings) raise or are skipped, as `bounds` says, and those equal to
+`padding_idx` are skipped: the output has zeros there and they add nothing to dweight. Sums are
+associated as for segments.
 """
 
 from __future__ import annotations
