@@ -53,7 +53,7 @@ class Bridge(NamedTuple):
 
 
 TORCH = Bridge("torch", "torch.Tensor", "torch.Tensor", "dim")
-# A compiled program of XLA's has no way to refuse a value: JAX drops indices out of range.
+# JAX drops indices out of range: what XLA compiles by itself has no way to refuse a value.
 JAX = Bridge("jax", "ArrayLike", "Array", "axis", {"bounds": Bounds.SKIP.value})
 
 

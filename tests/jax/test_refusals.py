@@ -17,7 +17,9 @@ pytest.importorskip("jax_tvm_ffi")
 import jax.numpy as jnp  # noqa: E402
 
 import gradplan.jax as gpj  # noqa: E402
+from gradplan.declaration import OPS, Like  # noqa: E402
 from gradplan.jax.functions import OFFERS  # noqa: E402
+from gradplan.offers import JAX, TORCH, Bridge, Offer  # noqa: E402
 
 X = jnp.arange(6, dtype=jnp.float32).reshape(2, 3)
 INSIDE, OUTSIDE = jnp.array([1, 0]), jnp.array([0, 5])
@@ -79,6 +81,18 @@ def test_functions_say_first_that_they_drop(name: str) -> None:
     assert parameters["bounds"].default == "skip"
     first = getattr(gpj, name).__doc__.splitlines()[0]
     assert "as in JAX" in first and ("dropped" in first or "zeros" in first)
+
+
+@pytest.mark.parametrize(("bridge", "bounds"), [(TORCH, "raise"), (JAX, "skip")])
+def test_a_record_need_not_say_so(bridge: Bridge, bounds: str) -> None:
+    """Where a signature is derived, the default is the framework's."""
+    found = [
+        Offer(bridge, op, function, Like())
+        for op in OPS.values()
+        for function in op.functions
+        if any(info.name == "bounds" for info in op.fields)
+    ]
+    assert found and all(f"bounds='{bounds}'" in offer.arguments for offer in found)
 
 
 # Options

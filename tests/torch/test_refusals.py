@@ -46,7 +46,7 @@ def test_what_is_no_tensor_is_refused(name: str) -> None:
         "list": ([1.0], r"convert it with torch.tensor\(x\)"),
         "none": (None, "got None"),
         "number": (3.0, "got float"),
-        "masked": (np.ma.masked_array(X.numpy()), "got numpy.ma"),
+        "masked": (np.ma.masked_array(X.numpy()), r"pass torch.from_numpy\(x.filled\(value\)\)"),
     }
     for tensor in (n for n, x in given.items() if isinstance(x, torch.Tensor)):
         for wrong, hint in hints.values():
@@ -114,6 +114,7 @@ def test_fake_tensors_have_the_device_that_they_say() -> None:
         (lambda v: gpt.segment_sum(X[:1], IDS[:1], v), 1, [True, 1.0, torch.tensor(True)]),
         (lambda v: gpt.segment_sum(X, IDS, 3, v), True, [1, 1.0, None]),
         (lambda v: gpt.segment_sum(X, IDS, 3, v), False, [0, 0.0, None]),
+        (lambda v: gpt.segment_sum(X.long(), IDS, 3, v), False, [0, 0.0, None]),
         (lambda v: gpt.segment_sum(X, IDS, 3, bounds=v), "raise", [np.str_("raise"), 1, None]),
         (lambda v: gpt.embedding(IDS, X, v), 1, [True, 1.0, "1"]),
         (lambda v: gpt.embedding(IDS, X, bounds=v), "skip", ["skpi", np.str_("skip")]),

@@ -99,10 +99,10 @@ class _Call:
         self._check_ranks(values)
         for name, parameter in self.options:
             values[name] = self._normal(name, parameter, values)
-        if x.dtype not in _ELEMENTS:
-            return self._other_elements(x, values)
         for flag in like.chooses:
             values[flag] = plain_option(self.name, flag, _FLAG, values[flag])
+        if x.dtype not in _ELEMENTS:
+            return self._other_elements(x, values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
         operator = self.operators[flag]
         given = [
@@ -133,6 +133,10 @@ class _Call:
             return f"; use {offered_as('gradplan.jax', self.offer.op, self.function)}"
         if type(x) is np.ndarray:
             return f"; use gradplan.{self.function.name}, or pass torch.from_numpy(x)"
+        if isinstance(x, np.ma.MaskedArray):
+            return "; pass torch.from_numpy(x.filled(value))"
+        if hasattr(x, "to_numpy"):  # pandas, polars, xarray
+            return "; pass torch.from_numpy(x.to_numpy())"
         return "; convert it with torch.tensor(x)" if isinstance(x, (list, tuple)) else ""
 
     def _check_ranks(self, values: dict[str, Any]) -> None:
