@@ -169,11 +169,12 @@ def _compiled(
     for i, (name, role, optional) in enumerate(operands):
         what = tensor_name(plan, name)
         # What _torch_reader and _torch_writer ask, here to save their calls.
-        odd = f"type({name}) is not Tensor or {name}.is_neg() or {name}.requires_grad"
+        kind = "first" if i == 0 else f"type({name})"
+        odd = f"{kind} is not Tensor or {name}.is_neg() or {name}.requires_grad"
         if role is Role.IN:
             there = f"{name} is not None and " if optional else ""
             body.append(
-                f"if {there}type({name}) is not ndarray and ({odd}): "
+                f"if {there}{kind} is not ndarray and ({odd}): "
                 + adapted(name, "readers", what)
             )
             continue
@@ -183,7 +184,7 @@ def _compiled(
             f"if {name} is None:",
             f"    if first is ndarray: {name} = given_{name} = {new}(shapes[{i}], dtypes[{i}])",
             f"    else: {name} = given_{name} = torch_{new}(shapes[{i}], kinds[{i}], {names[0]})",
-            f"elif type({name}) is not ndarray:",
+            f"elif {kind} is not ndarray:",
             f"    if {odd}: {adapted(name, 'writers', what)}",
             f"    written += (given_{name},)",
         ]

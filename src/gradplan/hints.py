@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
@@ -52,6 +54,21 @@ def unexpected(function: str, name: str, known: Iterable[str]) -> TypeError:
     names = list(known)
     hint = did_you_mean(name, names) or f"; it takes {', '.join(names)}"
     return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def suggest_fields(cls: type[Any]) -> None:
+    """Lets a dataclass say which of its fields may have been meant."""
+    set_fields = cls.__init__
+    known = [field.name for field in dataclasses.fields(cls)]
+
+    @functools.wraps(set_fields)
+    def __init__(self: Any, *args: Any, **fields: Any) -> None:
+        for name in fields:
+            if name not in known:
+                raise unexpected(cls.__name__, name, known)
+        set_fields(self, *args, **fields)
+
+    cls.__init__ = __init__
 
 
 # Functions that are made from declarations take every keyword, and MISSING for what must be given,

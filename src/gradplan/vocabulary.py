@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar
 import ml_dtypes
 import numpy as np
 
-from gradplan.hints import did_you_mean, shown
+from gradplan.hints import did_you_mean, shown, suggest_fields
 
 __all__ = [
     "NUMERICS_VERSION",
@@ -467,3 +467,6 @@ class PlanPreference:
         if missing:
             lacks.append("not reproducible across " + ", ".join(sorted(missing)))
         return "; ".join(lacks) or None
+
+
+suggest_fields(PlanPreference)

@@ -13,13 +13,12 @@ field's documentation.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import typing
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from gradplan.declaration.fields import Field, field_for
-from gradplan.hints import shown, unexpected
+from gradplan.hints import shown, suggest_fields
 from gradplan.vocabulary import FLOATS, ElementKind, InvalidProblem, Unsupported
 
 if TYPE_CHECKING:
@@ -122,17 +121,7 @@ class Descriptor:
         # eq=False: the generated comparison would call the weights 0.0 and -0.0 equal, and the
         # plan of one would be served for the other.
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
-        set_fields = cls.__init__
-
-        @functools.wraps(set_fields)
-        def __init__(self: Descriptor, *args: Any, **fields: Any) -> None:
-            known = [info.name for info in fields_of(cls)]
-            for name in fields:
-                if name not in known:
-                    raise unexpected(cls.__name__, name, known)
-            set_fields(self, *args, **fields)
-
-        cls.__init__ = __init__  # type: ignore[method-assign]
+        suggest_fields(cls)
 
     def __post_init__(self) -> None:
         cls = type(self)
