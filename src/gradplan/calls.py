@@ -174,8 +174,7 @@ def _compiled(
         if role is Role.IN:
             there = f"{name} is not None and " if optional else ""
             body.append(
-                f"if {there}{kind} is not ndarray and ({odd}): "
-                + adapted(name, "readers", what)
+                f"if {there}{kind} is not ndarray and ({odd}): " + adapted(name, "readers", what)
             )
             continue
         new = "zeros" if role is Role.INOUT else "empty"

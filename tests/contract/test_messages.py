@@ -154,6 +154,28 @@ def test_masked_arrays_are_refused(name: str, engine: str) -> None:
                 call(**{**tensors, tensor: np.ma.masked_array(x)})
 
 
+class OnGpu:
+    """Says that it is where this machine need not have anything."""
+
+    shape, dtype = (2, 3), np.dtype("f4")
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        raise BufferError("nothing here")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 1
+
+
+def test_tensors_on_several_devices() -> None:
+    for a, b, got in ((X, OnGpu(), "a on cpu, b on cuda:1"), (OnGpu(), X, "a on cuda:1, b on cpu")):
+        gp.lerp.__globals__["calls"].clear()
+        with pytest.raises(gp.InvalidProblem, match=f"expected tensors on one device; got {got}"):
+            gp.lerp(a, b, 0.5)
+    gp.lerp(X, X, 0.5)  # now it is known
+    with pytest.raises(gp.InvalidProblem, match="tensor 'b': cannot be exported"):
+        gp.lerp(X, OnGpu(), 0.5)
+
+
 # Plans and preferences
 
 

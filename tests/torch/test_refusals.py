@@ -98,6 +98,10 @@ def test_fake_tensors_have_the_device_that_they_say() -> None:
         assert gpt.segment_sum(x, ids, 3).device.type == "cpu"
         with pytest.raises(gp.InvalidProblem, match="one device"):
             gpt.segment_sum(x, ids.to(META), 3)
+        on_gpu = torch.empty(2, 3, device="cuda")  # which nobody needs to have
+        with pytest.raises(gp.InvalidProblem, match="got a on cpu, b on cuda:0"):
+            gpt.lerp(x, on_gpu, 0.5)
+        assert gpt.lerp(on_gpu, on_gpu, 0.5).device.type == "cuda"
 
 
 # Options
