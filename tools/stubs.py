@@ -67,18 +67,19 @@ def _imports(words: set[str], *, plans: bool) -> str:
             "from gradplan.functional import SupportsDLPack, T",
             "from gradplan.plan import Plan",
         ]
-        words |= {"PlanPreference"}
+        words |= {"DType", "PlanPreference"}
     else:
         lines.append("from gradplan.signatures import Signature")
-    lines.append(_import("gradplan.vocabulary", sorted(words)))
+    lines.append(_import("gradplan.vocabulary", words))
     return "\n".join(lines) + "\n"
 
 
-def _import(module: str, names: Sequence[str]) -> str:
-    line = f"from {module} import {', '.join(names)}"
+def _import(module: str, names: Iterable[str]) -> str:
+    """An import, broken as the formatter would."""
+    line = f"from {module} import {', '.join(sorted(names))}"
     if len(line) <= _WIDTH:
         return line
-    return f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
+    return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in sorted(names))})"
 
 
 def _function(signature: Signature) -> str:

@@ -73,7 +73,7 @@ def embedding(
     weight: T,
     indices: SupportsDLPack,
     padding_idx: SupportsIndex | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -90,7 +90,7 @@ def embedding(
         the rows
 
     >>> weight = np.float32([[1, 2], [3, 4]])
-    >>> gp.embedding(weight, np.array([1, 0, 7]))
+    >>> gp.embedding(weight, np.array([1, 0, 7]), bounds="skip")
     array([[3., 4.],
            [1., 2.],
            [0., 0.]], dtype=float32)
@@ -102,7 +102,7 @@ def embedding_backward(
     num_embeddings: SupportsIndex,
     padding_idx: SupportsIndex | None = None,
     accumulate: bool = False,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -407,7 +407,7 @@ def segment_sum(
     x: T,
     segment_ids: SupportsDLPack,
     num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -434,7 +434,7 @@ def unsorted_segment_sum(
     x: T,
     segment_ids: SupportsDLPack,
     num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -457,7 +457,7 @@ def unsorted_segment_sum(
 def segment_sum_backward(
     d_output: T,
     segment_ids: SupportsDLPack,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -472,7 +472,7 @@ def segment_sum_backward(
     Returns:
         the gradient of each row
 
-    >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]))
+    >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]), bounds="skip")
     array([2., 1., 2., 0.], dtype=float32)
     """
 

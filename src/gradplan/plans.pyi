@@ -8,6 +8,7 @@ from gradplan.plan import Plan
 from gradplan.vocabulary import (
     BinaryKind,
     Bounds,
+    DType,
     ElementKind,
     ExtremeKind,
     PlanPreference,
@@ -52,7 +53,7 @@ class BinaryParamDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         param: SupportsFloat,
     ) -> None: ...
 
@@ -94,7 +95,7 @@ class BinaryParamBackwardDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         param: SupportsFloat,
     ) -> None: ...
 
@@ -140,7 +141,7 @@ class EmbeddingDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -187,7 +188,7 @@ class EmbeddingBackwardDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         accumulate: bool = False,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
@@ -233,7 +234,7 @@ class ScanDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class ScanPlan(Plan[ScanDescriptor]):
@@ -276,7 +277,7 @@ class ScanBackwardDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         ties: Ties | Literal["first", "last"] = ...,
     ) -> None: ...
 
@@ -325,7 +326,7 @@ class ScanIndicesDescriptor(Descriptor):
         scan_axis: SupportsIndex,
         reverse: bool = False,
         ties: Ties | Literal["first", "last"] = ...,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class ScanIndicesPlan(Plan[ScanIndicesDescriptor]):
@@ -366,7 +367,7 @@ class SegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -410,7 +411,7 @@ class UnsortedSegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -454,7 +455,7 @@ class SegmentSumBackwardDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -495,7 +496,7 @@ class SparsemaxDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class SparsemaxPlan(Plan[SparsemaxDescriptor]):
@@ -533,7 +534,7 @@ class SparsemaxBackwardDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class SparsemaxBackwardPlan(Plan[SparsemaxBackwardDescriptor]):

@@ -237,7 +237,8 @@ class Op:
                 continue
             shape = tensor.shape(desc)
             kinds = tensor.kind.elements(desc.element, new=not tensor.is_input)
-            if math.prod(shape) * max(kind.itemsize for kind in kinds) >= 2**63:
+            # Frameworks refuse the same of a tensor without elements, so zeros count as ones.
+            if math.prod(n or 1 for n in shape) * max(kind.itemsize for kind in kinds) >= 2**63:
                 raise InvalidProblem(
                     f"{self.plan_name}: {tensor.name} of shape {shape} has 2^63 bytes or more"
                 )

@@ -9,22 +9,35 @@ functions.pyi, which `make stubs` writes.
 from __future__ import annotations
 
 import functools
-import operator as _operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
-from gradplan.declaration import Tensor
-from gradplan.offers import TORCH, Offer, Offers
-from gradplan.signatures import Parameter
+from gradplan.declaration import Field, Tensor
+from gradplan.declaration.fields import Flag
+from gradplan.hints import check_given
+from gradplan.offers import TORCH, Offer, Offers, offered_as
+from gradplan.signatures import Parameter, plain_option
+from gradplan.tensors import check_one_device, describe
 from gradplan.torch.fast_path import is_compiling
 from gradplan.torch.operators import OPERATORS, Operator
-from gradplan.vocabulary import FLOATS, Bounds, IndexOutOfRange, InvalidProblem, Unsupported
+from gradplan.vocabulary import (
+    FLOATS,
+    Bounds,
+    ElementKind,
+    IndexOutOfRange,
+    InvalidProblem,
+    Unsupported,
+)
 
 __all__: list[str] = []
 
+_FLAG = Flag()
+_PLAIN = {"SymInt": int, "float": float, "bool": bool, "str": str}
+"""The Python types of options in schemas."""
 _ELEMENTS = frozenset(getattr(torch, kind.dtype_name) for kind in FLOATS)
 
 
@@ -48,6 +61,12 @@ class _Call:
             (name, what)
             for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
             if isinstance(what, Parameter)
+        ]
+        self.function = offer.signature.function
+        self.tensors = [
+            (name, what)
+            for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
+            if isinstance(what, Tensor)
         ]
         self.first = self._outer(offer.signature.first.function_name)
 
@@ -80,16 +99,20 @@ class _Call:
 
     def __call__(self, **values: Any) -> Any:
         like = self.offer.like
+        check_given(self.name, values)
+        self._check_tensors(values)
         x = values[self.first]
         dtype = values.pop("dtype", None)
         if dtype is not None:
-            x = x.to(dtype)
+            x = x.to(_dtype(f"{self.name}: dtype", dtype))
         elif like.float32_under_autocast and x.is_cuda:
             x = _as_float32(x)
         values[self.first] = x
         self._check_ranks(values)
         for name, parameter in self.options:
             values[name] = self._normal(name, parameter, values)
+        for flag in (*like.chooses, *like.adds):
+            values[flag] = plain_option(self.name, flag, _FLAG, values[flag])
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
@@ -111,6 +134,30 @@ class _Call:
             given[:count] = _broadcast(given[:count], repeat)
         return operator.call(*given)
 
+    def _check_tensors(self, values: dict[str, Any]) -> None:
+        """Raises for what is no tensor, and for tensors on several devices."""
+        given = [(n, values[n]) for n, t in self.tensors if not (t.optional and values[n] is None)]
+        for name, x in given:
+            if not isinstance(x, torch.Tensor):
+                raise InvalidProblem(
+                    f"{self.name}: {name}: expected a torch.Tensor; got {describe(x)}"
+                    f"{self._instead_of_tensor(x)}"
+                )
+        if len({x.device for _, x in given}) > 1:
+            check_one_device(self.name, given)
+
+    def _instead_of_tensor(self, x: Any) -> str:
+        """How to go on with something that is no tensor."""
+        if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
+            return f"; use {offered_as('gradplan.jax', self.offer.op, self.function)}"
+        if type(x) is np.ndarray:
+            return f"; use gradplan.{self.function.name}, or pass torch.from_numpy(x)"
+        if isinstance(x, np.ma.MaskedArray):
+            return "; pass torch.from_numpy(x.filled(value))"
+        if hasattr(x, "to_numpy"):  # pandas, polars, xarray
+            return "; pass torch.from_numpy(x.to_numpy())"
+        return "; convert it with torch.tensor(x)" if isinstance(x, (list, tuple)) else ""
+
     def _check_ranks(self, values: dict[str, Any]) -> None:
         for name, rank in self.offer.like.ranks.items():
             if values[name].ndim != rank:
@@ -125,17 +172,30 @@ class _Call:
         """An option as the operator takes it."""
         field, value = parameter.info.field, values[name]
         if field.is_axis:
-            return _axis(f"{self.name}: {name}", values[self.first], value)
+            return self._axis(name, field, values[self.first], value)
         if isinstance(value, torch.Tensor):
-            if not field.is_extent:
+            if not field.is_extent or value.is_floating_point() or value.dtype is torch.bool:
                 hint = f" (use {self.offer.like.peer})" if self.offer.like.peer else ""
                 raise Unsupported(f"{self.name}: {name}: expected a number; got a tensor{hint}")
             return int(value)
+        # Numbers may be symbols while compiling; what has its type already is left alone.
+        symbol = field.is_extent and isinstance(value, torch.SymInt)
+        if not symbol and type(value) is not _PLAIN.get(field.schema):
+            value = plain_option(self.name, name, field, value)
         if field.size and value is not None:
             return self._index(name, field.size, value, values)
-        if field.schema == "float" and type(value) is not float:
-            return float(value)
         return value
+
+    def _axis(self, name: str, field: Field, x: Any, dim: Any) -> int:
+        """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
+        rank = x.ndim or 1
+        axis: int = dim if type(dim) is int else plain_option(self.name, name, field, dim)
+        if not -rank <= axis < rank:
+            raise IndexOutOfRange(
+                f"{self.name}: {name}: expected {-rank} to {rank - 1} for a tensor of rank "
+                f"{x.ndim}; got {axis}"
+            )
+        return axis
 
     def _index(self, name: str, size: str, value: int, values: dict[str, Any]) -> int:
         """An index that may count from the end, as PyTorch's do."""
@@ -156,20 +216,15 @@ class _Call:
         return ValuesAndIndices(*result) if isinstance(result, tuple) else result
 
 
-def _axis(what: str, x: Any, dim: Any) -> int:
-    """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
-    rank = x.ndim or 1
-    if type(dim) is int and -rank <= dim < rank:
-        return dim
+def _dtype(what: str, value: Any) -> torch.dtype:
+    """PyTorch's element type; the names of others do as well."""
+    if isinstance(value, torch.dtype):
+        return value
     try:
-        axis = _operator.index(dim)
-    except TypeError:
-        raise InvalidProblem(f"{what}: expected an integer; got {dim!r}") from None
-    if not -rank <= axis < rank:
-        raise IndexOutOfRange(
-            f"{what}: expected {-rank} to {rank - 1} for a tensor of rank {x.ndim}; got {axis}"
-        )
-    return axis
+        made: torch.dtype = getattr(torch, ElementKind.parse(value).dtype_name)
+    except InvalidProblem as error:
+        raise InvalidProblem(f"{what}: {error}") from None
+    return made
 
 
 def _as_float32(x: Any) -> Any:
@@ -219,6 +274,9 @@ def _make(offer: Offer) -> Callable[..., Any]:
     names = [p.name for p in offer.parameters]
     condition = "dtype is None and " if "dtype" in names else ""
     condition += "not is_compiling() and "
+    # 1 equals True, and is refused: only by whoever looks at everything.
+    for flag in (*offer.like.chooses, *offer.like.adds):
+        condition += f"({flag} is False or {flag} is True) and "
     known = "known"
     for number, flag in enumerate(offer.like.adds):
         fast[f"also_{number}"] = call.operators[flag].call
