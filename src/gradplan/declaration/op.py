@@ -189,6 +189,10 @@ class Op:
     def has_indices(self) -> bool:
         return any(t.index for t in self.tensors)
 
+    @property
+    def reads_indices(self) -> bool:
+        return any(t.index for t in self.inputs)
+
     def tensors_of(self, fixed: Mapping[str, object]) -> tuple[Tensor, ...]:
         """The tensors of a function with these fields fixed."""
         return tuple(t for t in self.tensors if t.when is None or t.when.allows(fixed))

@@ -455,9 +455,16 @@ SCAN_BACKWARD = Op(
 )
 
 
-def _positions(kind: ExtremeKind, doc: str) -> Function:
+def _positions(kind: ExtremeKind, doc: str, figures: tuple[Figure, ...] = ()) -> Function:
+    def bind(torch: Any, v: Any, out: Any) -> Any:
+        function, x, axis = getattr(torch, kind.value), v.x, v.axis
+        return lambda: function(x, axis).indices
+
     # PyTorch's function gives them together with the values.
-    return Function(f"{kind}_indices", doc, fixed={"kind": kind}, torch=None)
+    peer = Peer("torch", f"torch.{kind}(...).indices", bind)
+    return Function(
+        f"{kind}_indices", doc, fixed={"kind": kind}, torch=None, peers=(peer,), figures=figures
+    )
 
 
 SCAN_INDICES = Op(
@@ -485,6 +492,7 @@ SCAN_INDICES = Op(
             >>> gp.cummax_indices(x, ties="last")
             array([0, 1, 1, 3])
             """,
+            figures=(Figure("square", 0.30, "torch", 4), Figure("columns", 0.30, "torch", 10)),
         ),
         _positions(
             ExtremeKind.CUMMIN,
