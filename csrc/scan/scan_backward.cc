@@ -135,7 +135,10 @@ struct CumprodBackward {
 
   GP_INLINE static Lanes<C> absolute(const Lanes<C>& v) {
     using I = Lanes<IntOf<C>>;
-    return bitcast<C>(bitcast<IntOf<C>>(v) & I(std::numeric_limits<IntOf<C>>::max()));
+    Lanes<C> r = bitcast<C>(bitcast<IntOf<C>>(v) & I(std::numeric_limits<IntOf<C>>::max()));
+    // Opaque, or the compiler makes masked operations of what is a minimum or a maximum.
+    for (int p = 0; p < r.kParts; ++p) r.part[p] = opaque(r.part[p]);
+    return r;
   }
 
   // False if a NaN came up and these are not careful steps: then nothing has changed but the output

@@ -19,6 +19,11 @@ def _weights(param: float, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return w, compute(1) - w
 
 
+def _overflows(span: Array, start: Array, end: Array) -> Array:
+    """Where the difference of finite numbers is infinite."""
+    return np.isinf(span) & np.isfinite(start) & np.isfinite(end)
+
+
 @operation
 @quiet
 def binary_param(a: Array, b: Array, *, kind: str = "lerp", param: float) -> Array:
@@ -34,8 +39,7 @@ def binary_param(a: Array, b: Array, *, kind: str = "lerp", param: float) -> Arr
     start, end = load(a), load(b)
     span = end - start
     value = start + w * span if abs(w) < 0.5 else end - span * rest
-    overflows = np.isinf(span) & np.isfinite(start) & np.isfinite(end)
-    return store(np.where(overflows, start * rest + end * w, value), a.dtype)
+    return store(np.where(_overflows(span, start, end), start * rest + end * w, value), a.dtype)
 
 
 @operation
