@@ -31,15 +31,17 @@ class BoundKernel:
     `takes_stream`, the stream; it checks them all before it writes anything. An output may be None,
     which leaves it out, where the kernel allows that. `recover` is called with what `run` raised
     and the same arguments; it returns None if it could finish the call, and otherwise what to
-    raise. `merging`, if there is one, is `run` for tensors that DLPack exports and that may have
-    more or fewer axes than the plan wants, as [4, 8, 64] for [32, 64]. `ffi`, if there is one, is
-    `run` as a function of tvm_ffi that takes the tensors alone (and the stream): what XLA calls
-    without Python.
+    raise. `discarding`, if there is one, is `run` for outputs that nobody else has seen: it may
+    leave them unfinished when the handler of a signal raises (Ctrl-C). So may `merging`, which, if
+    there is one, is for tensors that DLPack exports and that may have more or fewer axes than the
+    plan wants, as [4, 8, 64] for [32, 64]. `ffi`, if there is one, is `run` as a function of
+    tvm_ffi that takes the tensors alone (and the stream): what XLA calls without Python.
     """
 
     run: Callable[..., Any]
     workspace_size: int = 0
     recover: Callable[[Exception, Sequence[Any], Any], Exception | None] = _no_recovery
+    discarding: Callable[..., Any] | None = None
     merging: Callable[..., Any] | None = None
     takes_stream: bool = False
     ffi: Any = None

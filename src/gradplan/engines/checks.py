@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from gradplan._ffi import tvm_ffi
 from gradplan.declaration import Operand
+from gradplan.forks import LOCK
 from gradplan.tensors import View, describe, exportable, tensor_name, view_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError
 
@@ -24,7 +26,18 @@ _DEVICE_TYPES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
 @functools.cache
 def common() -> Any:
     """The library that all engines share, as a tvm_ffi module. Loading it starts nothing."""
-    return tvm_ffi().load_module(str(LIBRARIES / f"{PREFIX}{COMMON}.so"))
+    with LOCK:
+        library = tvm_ffi().load_module(str(LIBRARIES / f"{PREFIX}{COMMON}.so"))
+        library.gradplan_use_python(*map(_address, _PYTHON))
+        return library
+
+
+# How kernels let go of Python's lock, and ask it for signals.
+_PYTHON = ("PyGILState_Check", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+
+
+def _address(function: str) -> int:
+    return ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value or 0
 
 
 def described(operands: Sequence[Operand]) -> list[list[Any]]:
@@ -64,6 +77,10 @@ def direct(function: Callable[..., Any], operands: Sequence[Operand]) -> Callabl
     return run
 
 
+# What refusals to export raise. Another error is not the call's own: a signal's handler raised it.
+_OF_EXPORT = (TypeError, ValueError, BufferError, RuntimeError, AttributeError)
+
+
 def recover(
     function: Callable[..., Any],
     plan: str,
@@ -73,7 +90,7 @@ def recover(
     workspace: Any,
 ) -> Exception | None:
     """What to do when a direct call failed: NumPy may just have refused to export an array."""
-    if isinstance(error, (Error, MemoryError)):
+    if isinstance(error, (Error, MemoryError)) or not isinstance(error, _OF_EXPORT):
         return error
     try:
         _run_exported(function, plan, operands, tensors, workspace)
