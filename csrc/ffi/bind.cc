@@ -211,7 +211,8 @@ void check_implemented(const KernelDefinition& kernel, const Problem& problem) {
 }
 
 Map<String, Any> bind_plan(const Kernels& kernels, const String& name, const String& plan,
-                     const Operands& operands, const Map<String, Any>& attributes, bool releases) {
+                           const Operands& operands, const Map<String, Any>& attributes,
+                           bool releases) {
   const auto kernel = std::find_if(kernels.begin(), kernels.end(), [&](const KernelDefinition& k) {
     return k.name == std::string(name);
   });

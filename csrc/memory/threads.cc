@@ -34,30 +34,37 @@ struct Tasks {
   }
 };
 
-// What the thread that called does.
-struct Called {
+// What one call of parallel_for is to its threads.
+struct Region {
   Tasks& tasks;
-  const pthread_t thread = pthread_self();
+  const pthread_t caller = pthread_self();
   Interruption* const asked = std::exchange(interruption, nullptr);  // not inside of a task
-  bool stopped = false;
+  std::atomic<bool> stopped = false;
 
-  ~Called() { interruption = asked; }
-  bool is_caller() const { return pthread_equal(thread, pthread_self()); }
+  ~Region() { interruption = asked; }
+
+  void check() {
+    if (asked == nullptr) return;
+    if (pthread_equal(caller, pthread_self()) && asked->stops())
+      stopped.store(true, std::memory_order_relaxed);
+    if (stopped.load(std::memory_order_relaxed)) throw Interrupted();
+  }
 
   void work() {
     FloatEnvironment environment;
-    if (asked == nullptr || !is_caller()) {
-      while (tasks.take()) {
-      }
-      return;
-    }
-    while (tasks.take()) {
-      if (!asked->stops()) continue;
-      stopped = true;
+    Region* const outer = std::exchange(current, this);
+    try {
+      while (tasks.take()) check();
+    } catch (const Interrupted&) {
       tasks.next.store(tasks.count, std::memory_order_relaxed);
     }
+    current = outer;
   }
+
+  static thread_local Region* current;  // that this thread works for
 };
+
+thread_local Region* Region::current = nullptr;
 
 }  // namespace
 
@@ -84,12 +91,16 @@ bool Interruption::stops() {
 
 Interrupted::~Interrupted() = default;
 
+void check_interruption() {
+  if (Region::current != nullptr) Region::current->check();
+}
+
 void run_tasks(int64_t count, int64_t grain, int threads, TaskFunction f, void* context) {
   Tasks tasks{count, threads > 1 || interruption != nullptr ? grain : count, f, context};
-  Called called{tasks};
+  Region region{tasks};
   const bool whole =
-      run_together(threads - 1, [](void* given) { static_cast<Called*>(given)->work(); }, &called);
-  if (called.stopped) throw Interrupted();
+      run_together(threads - 1, [](void* given) { static_cast<Region*>(given)->work(); }, &region);
+  if (region.stopped) throw Interrupted();
   if (!whole)
     throw ffi::PlanError("KernelError", "the process was forked inside of a call, by its thread");
 }

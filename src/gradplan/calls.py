@@ -172,7 +172,7 @@ def _compiled(
         "try:",
         f"    kernel({everything}, workspace{', stream' if takes_stream else ''})",
         "except Exception as error:",
-        f"    failure = recover(error, ({everything},), workspace)",
+        f"    failure = recover(kernel, error, ({everything},), workspace)",
         "    if failure is not None: raise cleaned(failure) from failure.__cause__",
         "return " + ", ".join(f"given_{name}" for name in outputs),
     ]

@@ -77,44 +77,55 @@ def direct(function: Callable[..., Any], operands: Sequence[Operand]) -> Callabl
     return run
 
 
-# What refusals to export raise. Another error is not the call's own: a signal's handler raised it.
-_OF_EXPORT = (TypeError, ValueError, BufferError, RuntimeError, AttributeError)
-
-
 def recover(
-    function: Callable[..., Any],
     plan: str,
     operands: Sequence[Operand],
+    function: Callable[..., Any],
     error: Exception,
     tensors: Sequence[Any],
     workspace: Any,
 ) -> Exception | None:
     """What to do when a direct call failed: NumPy may just have refused to export an array."""
-    if isinstance(error, (Error, MemoryError)) or not isinstance(error, _OF_EXPORT):
+    if isinstance(error, (Error, MemoryError)):
         return error
     try:
-        _run_exported(function, plan, operands, tensors, workspace)
+        given = [exported(plan, o, x) for o, x in zip(operands, tensors, strict=True)]
+        # Nothing else is tried again: the kernel may have run, and a signal's handler raised.
+        if any(map(_is_refused, tensors)):
+            try:
+                function(*given, workspace)
+                return None
+            except Exception as second:
+                error = second
+        if not isinstance(error, (Error, MemoryError)):
+            _check_exports(plan, operands, given, workspace)
     except Exception as final:
         return final
-    return None
+    if type(error) is not RuntimeError:
+        return error
+    wrapped = KernelError(f"{plan}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
 
 
-def _run_exported(
-    function: Any, plan: str, operands: Sequence[Operand], tensors: Sequence[Any], workspace: Any
+def _is_refused(x: Any) -> bool:
+    """Whether it is an array that NumPy never exports, and `exported` does."""
+    if not isinstance(x, np.ndarray):
+        return False
+    return not x.flags.writeable or (
+        x.dtype == ElementKind.BF16.dtype and type(x) is not np.ndarray
+    )
+
+
+def _check_exports(
+    plan: str, operands: Sequence[Operand], given: Sequence[Any], workspace: Any
 ) -> None:
-    """Calls a function of C++ with tensors of any kind; says which one cannot be handed over."""
-    given = [exported(plan, o, x) for o, x in zip(operands, tensors, strict=True)]
-    try:
-        function(*given, workspace)
-    except (Error, MemoryError):
-        raise
-    except Exception as error:
-        for o, x in zip(operands, given, strict=True):
-            if x is not None:
-                view_of(x, tensor_name(plan, o.name), o.dtype_names)
-        if workspace is not None:
-            _check_export(workspace, plan)
-        raise KernelError(f"{plan}: {error}") from error
+    """Raises if there is a tensor that cannot be handed to C++."""
+    for o, x in zip(operands, given, strict=True):
+        if x is not None:
+            view_of(x, tensor_name(plan, o.name), o.dtype_names)
+    if workspace is not None:
+        _check_export(workspace, plan)
 
 
 def _check_export(workspace: Any, plan: str) -> None:
@@ -135,15 +146,14 @@ class CallChecks:
         self.plan = plan
         self.operands = operands
         kind = _DEVICE_TYPES[device.partition(":")[0]]
-        self._function = common().gradplan_checks(plan, described(operands), kind)
-        self._direct = direct(self._function, operands)
+        self._direct = direct(common().gradplan_checks(plan, described(operands), kind), operands)
 
     def __call__(self, tensors: Sequence[Any], workspace: Any = None) -> None:
         """Raises unless all tensors fit. An output that is not there yet may be None."""
         try:
             self._direct(*tensors, workspace)
         except Exception as error:
-            failure = recover(self._function, self.plan, self.operands, error, tensors, workspace)
+            failure = recover(self.plan, self.operands, self._direct, error, tensors, workspace)
             if failure is not None:
                 raise failure from None
 

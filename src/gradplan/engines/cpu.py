@@ -209,11 +209,10 @@ class CpuEngine(Engine):
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         operands = op.operands(desc)
         bound = self.bound(op, desc)
-        run = bound["run"]
         return BoundKernel(
-            direct(run, operands),
+            direct(bound["run"], operands),
             bound["workspace_size"],
-            functools.partial(recover, run, op.plan_name, operands),
+            functools.partial(recover, op.plan_name, operands),
             direct(bound["discarding"], operands),
             bound["merging"],
             ffi=bound["foreign"],
