@@ -75,6 +75,7 @@ class ScalarReduction {
     // The compiler adds it to every sum and then selects, which takes long if it is subnormal.
     std::fill(total, total + rows, C(0));
     for (int64_t i = 0; i < ids.count; ++i) {
+      if (i % kUninterrupted == 0) check_interruption();
       // Whatever is outside of our rows, below or above them, is large as an unsigned number.
       const uint64_t own = uint64_t(ids[i]) - uint64_t(first);
       const uint64_t dummy = uint64_t(rows) + uint64_t(i) % kDummies;
