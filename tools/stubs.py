@@ -67,11 +67,19 @@ def _imports(words: set[str], *, plans: bool) -> str:
             "from gradplan.functional import SupportsDLPack, T",
             "from gradplan.plan import Plan",
         ]
-        words |= {"PlanPreference"}
+        words |= {"DType", "PlanPreference"}
     else:
         lines.append("from gradplan.signatures import Signature")
-    lines.append(f"from gradplan.vocabulary import {', '.join(sorted(words))}")
+    lines.append(_import("gradplan.vocabulary", words))
     return "\n".join(lines) + "\n"
+
+
+def _import(module: str, names: Iterable[str]) -> str:
+    """An import, broken as the formatter would."""
+    line = f"from {module} import {', '.join(sorted(names))}"
+    if len(line) <= _WIDTH:
+        return line
+    return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in sorted(names))})"
 
 
 def _function(signature: Signature) -> str:
@@ -157,25 +165,51 @@ def _value(default: object) -> str:
 
 
 def _offered(offer: Offer) -> str:
-    """A function of a bridge."""
+    """A function of a bridge; one overload for each kind of result, if a flag adds to it."""
+    doc = textwrap.indent(offer.doc(), "    ", lambda line: bool(line.strip()))
+    body = f':\n    """{doc.strip()}\n    """\n\n'
+    adds = list(offer.like.adds)
+    if not adds:
+        made = _declared(offer, offer.returns).replace(": ...\n", body)
+    else:
+        given = offer.bridge.gives
+        both = f"{offer.returns} | {given}"
+        kinds = {"Literal[True]": offer.returns, "Literal[False]": given, "bool": both}
+        overloads = [_declared(offer, gives, (adds[0], flag)) for flag, gives in kinds.items()]
+        overloads[0] = overloads[0].replace(": ...\n", body)
+        made = "".join(f"@overload\n{one}" for one in overloads)
+    return made + "".join(f"{alias} = {offer.name}\n\n" for alias in offer.like.aliases)
+
+
+def _declared(offer: Offer, returns: str, flag: tuple[str, str] = ("", "")) -> str:
+    """The `def` line, with the type of a flag; only a true one is the default."""
     arguments, by_name = [], False
     for p in offer.parameters:
         if p.kind is p.KEYWORD_ONLY and not by_name:
             arguments.append("*")
             by_name = True
-        default = "" if p.default is p.empty else f" = {_value(p.default)}"
-        arguments.append(f"{p.name}: {p.annotation}{default}")
-    declared = _call(f"def {offer.name}", arguments, offer.returns)
-    doc = textwrap.indent(offer.doc(), "    ", lambda line: bool(line.strip()))
-    made = declared.replace(": ...\n", f':\n    """{doc.strip()}\n    """\n\n')
-    return made + "".join(f"{alias} = {offer.name}\n\n" for alias in offer.like.aliases)
+        kind = flag[1] if p.name == flag[0] else p.annotation
+        has_default = p.default is not p.empty and (p.name != flag[0] or kind == "Literal[True]")
+        default = f" = {_value(p.default)}" if has_default else ""
+        arguments.append(f"{p.name}: {kind}{default}")
+    return _call(f"def {offer.name}", arguments, returns)
+
+
+_PAIR = """\
+class ValuesAndIndices(NamedTuple):
+    values: torch.Tensor
+    indices: torch.Tensor
+
+"""
 
 
 def bridge_stub(bridge: Bridge, imports: Sequence[str]) -> str:
     offers = [offer for op in OPS.values() for offer in offers_of(bridge, op)]
     names = sorted(name for o in offers for name in (o.name, *o.like.aliases))
     text = "".join(map(_offered, offers))
-    typing = [n for n in ("Any", "Literal", "SupportsFloat", "SupportsIndex") if n in text]
+    result = _PAIR if "ValuesAndIndices" in text else ""
+    known = ("Any", "Literal", "NamedTuple", "SupportsFloat", "SupportsIndex", "overload")
+    typing = [n for n in known if n in text + result]
     words = sorted(w for w in vocabulary.__all__ if f": {w} |" in text)
     lines = [
         _NOTE,
@@ -186,7 +220,7 @@ def bridge_stub(bridge: Bridge, imports: Sequence[str]) -> str:
         "OFFERS: Offers\n",
         "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n\n",
     ]
-    return "".join(lines) + text.rstrip() + "\n"
+    return "".join(lines) + result + text.rstrip() + "\n"
 
 
 def modules_stub() -> str:

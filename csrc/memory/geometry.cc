@@ -19,7 +19,8 @@ RowTensors::RowTensors(std::initializer_list<const ffi::Operand*> tensors, int a
   for (int k = 0; k < operands; ++k) data[k] = tensors.begin()[k]->data;
   if (reverse && rows * n > 0) {  // empty tensors may have no address
     for (int k = 0; k < operands; ++k) {
-      data[k] = static_cast<char*>(data[k]) + step[k] * (n - 1) * item();
+      data[k] =
+          static_cast<char*>(data[k]) + step[k] * (n - 1) * item_size(tensors.begin()[k]->dtype);
       step[k] = -step[k];
     }
   }

@@ -1,4 +1,4 @@
-// Tensors of one shape and element type as rows along an axis.
+// Tensors of one shape as rows along an axis.
 #pragma once
 
 #include <initializer_list>
@@ -8,7 +8,8 @@
 
 namespace gradplan::memory {
 
-// Up to kMostOperands of them, the output last.
+// Up to kMostOperands of them, the output last. Mostly of one element type, the first one's;
+// strides count each tensor's own elements.
 struct RowTensors {
   int operands = 0;
   ffi::Dtype dtype;

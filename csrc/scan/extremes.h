@@ -1,10 +1,41 @@
-// The extreme of everything before each piece of a row, for sweeps that start with it.
+// Running extremes: which elements become them, and the extreme of everything before each piece of
+// a row, for sweeps that start with it.
 #pragma once
 
 #include "lanes/operations.h"
 #include "scan/pieces.h"
 
 namespace gradplan::scan {
+
+// The extreme so far in 16 lanes. A NaN is one that stays: from there on a lane is not open. So the
+// extreme itself needs no care for NaN, and each step waits for the one before it as short as can
+// be.
+template <class C, class Op, bool TiesLast>
+class Records {
+ public:
+  using V = Lanes<C>;
+
+  GP_INLINE explicit Records(const V& extreme) : extreme_(extreme), open_(extreme == extreme) {}
+
+  // The lanes where x is the extreme from now on; of equal ones that is the first or the last.
+  GP_INLINE Mask<C> meet(const V& x) {
+    const auto nan = x != x;
+    const auto record = TiesLast ? nan | (open_ & ((x == extreme_) | Op::beats(x, extreme_)))
+                                 : open_ & (nan | Op::beats(x, extreme_));
+    open_ = open_ & ~nan;
+    for (int p = 0; p < V::kParts; ++p)
+      extreme_.part[p] = Op::apply_hastily(extreme_.part[p], x.part[p]);
+    return record;
+  }
+
+  GP_INLINE V extreme() const {
+    return select(open_, extreme_, V(std::numeric_limits<C>::quiet_NaN()));
+  }
+
+ private:
+  V extreme_;
+  Mask<C> open_;
+};
 
 template <class C>
 struct ExtremeState {

@@ -17,11 +17,15 @@ struct BatchCarry {
 };
 
 // Blocks that are worked on together: the chains of their sixteen totals overlap, each of them
-// being all latency. Forwards four of them: more leave the first-level cache. Backwards a chunk, so
+// being all latency. Forwards four of them, or eight of half the size (f16: 0.93 of the time): more
+// leave the first-level cache. Backwards a chunk, so
 // that memory is still read and written upwards, which is what the hardware prefetches; what comes
 // next, lower down, is fetched meanwhile (0.45 -> 0.31 ns an element of f32).
 constexpr int kMostBlocks = 16;
-constexpr int64_t batch_size(bool reverse) { return (reverse ? kMostBlocks : 4) * kBlock; }
+template <class E>
+constexpr int64_t batch_size(bool reverse) {
+  return (reverse ? kMostBlocks : sizeof(E) == 2 ? 8 : 4) * kBlock;
+}
 
 template <class C>
 struct BatchBlocks {

@@ -67,20 +67,11 @@ struct MarkKernel final : SweepKernelOf<C, MarkState<C>> {
   }
 
  private:
-  // A NaN is a record that stays: from there on a lane is not `open`. So the extreme itself needs
-  // no care for NaN, and each step waits for the one before it as short as can be.
   template <bool TiesLast>
-  GP_INLINE static V mark(V m, const Square<C>& square, uint16_t* marks, int count) {
-    auto open = m == m;
-    for (int i = 0; i < count; ++i) {
-      const V x = square.get(i);
-      const auto nan = x != x;
-      marks[-i] = mask_bits(TiesLast ? nan | (open & ((x == m) | Op::beats(x, m)))
-                                     : open & (nan | Op::beats(x, m)));
-      open = open & ~nan;
-      for (int p = 0; p < V::kParts; ++p) m.part[p] = Op::apply_hastily(m.part[p], x.part[p]);
-    }
-    return select(open, m, V(std::numeric_limits<C>::quiet_NaN()));
+  GP_INLINE static V mark(const V& extreme, const Square<C>& square, uint16_t* marks, int count) {
+    Records<C, Op, TiesLast> records(extreme);
+    for (int i = 0; i < count; ++i) marks[-i] = mask_bits(records.meet(square.get(i)));
+    return records.extreme();
   }
 };
 

@@ -40,7 +40,7 @@ class RowScan {
   // where the scan goes on afterwards, backwards, or null.
   void stretch(const E* x, E* y, int64_t n, StreamWriter<E>* stream, Carry& carry,
                const E* next) const {
-    const int64_t step = batch_size(reverse_);
+    const int64_t step = batch_size<E>(reverse_);
     for (int64_t at = 0; at < n; at += step) {
       const int64_t count = std::min(step, n - at), low = reverse_ ? n - at - count : at;
       if (y && stream) touch_pages(y + low, count);
@@ -150,7 +150,7 @@ void scan_rows(const PrefixOperation<E>& op, const Geometry<E>& g) {
     const E* x = g.base[0] + offset[0] + low;
     E* y = write ? g.base[1] + offset[1] + low : nullptr;
     // Backwards a row is left at its low end, and the next one begins with its highest batch.
-    const int64_t batch = batch_size(reverse);
+    const int64_t batch = batch_size<E>(reverse);
     const bool more = reverse && at + n == g.n && row + 1 < g.rows && g.n >= batch;
     const E* next = more ? g.base[0] + g.row_offsets(row + 1)[0] - (batch - 1) : nullptr;
     rows.stretch(x, y, n, stream, carry, next);
@@ -165,7 +165,7 @@ void scan_rows(const PrefixOperation<E>& op, const Geometry<E>& g) {
       Carry carry = rows.start();
       carry.groups = int(g.n / kGroup);
       const int64_t last = std::min(end * kBlock, g.rows * g.n);
-      constexpr int64_t kStep = batch_size(false);  // upwards, whichever way each row goes
+      constexpr int64_t kStep = batch_size<E>(false);  // upwards, whichever way each row goes
       for (int64_t at = begin * kBlock; at < last; at += kStep) {
         const E* x = g.base[0] + low + at;
         E* y = g.base[1] + low + at;

@@ -14,6 +14,7 @@ from gradplan import functional, plans, vocabulary
 from gradplan.declaration import Descriptor
 from gradplan.engines.cpu import get_num_threads, set_num_threads
 from gradplan.functional import *  # noqa: F403
+from gradplan.hints import did_you_mean
 from gradplan.plan import Plan
 from gradplan.plans import *  # noqa: F403
 from gradplan.vocabulary import *  # noqa: F403
@@ -37,4 +38,5 @@ def __getattr__(name: str) -> object:
     for module in (functional, plans):
         if name in module.__all__:
             return getattr(module, name)
-    raise AttributeError(f"module 'gradplan' has no attribute {name!r}")
+    hint = did_you_mean(name, __all__)
+    raise AttributeError(f"module 'gradplan' has no attribute {name!r}{hint}")

@@ -11,7 +11,7 @@ import numpy as np
 from gradplan.declaration import Descriptor, Op, Tensor
 from gradplan.declaration.tensors import DerivedAxes, sizes_of
 from gradplan.signatures import Signature, expected_axes
-from gradplan.tensors import dtype_name_of
+from gradplan.tensors import TORCH, dtype_name_of, framework_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, Unsupported
 
 Shape = tuple[int, ...]
@@ -23,6 +23,8 @@ def bind_axes(name: str, op: Op, shapes: Sequence[tuple[Tensor, Shape]]) -> dict
     Axes that follow from others are left to `check_derived`, which knows the descriptor.
     """
     bound: dict[str, Shape] = {}
+    sources: dict[str, Tensor] = {}
+    declared = [tensor for tensor, _ in shapes]
     # A tensor with two packs (dout [..., ...]) waits until another one (indices) has bound one, and
     # what is optional has to fit the rest.
     waiting = sorted(
@@ -38,28 +40,45 @@ def bind_axes(name: str, op: Op, shapes: Sequence[tuple[Tensor, Shape]]) -> dict
                     f"got {list(shape)}"
                 )
         elif not any(isinstance(axis, DerivedAxes) for axis in tensor.axes):
-            _bind_sizes(where, op, tensor, shape, bound)
+            _bind_sizes(name, op, tensor, shape, bound, sources, declared)
         elif tensor.pointers:
             _bind_pointers(where, tensor, shape, bound)
+            sources.setdefault(tensor.axes[0].field, tensor)  # type: ignore[attr-defined]
     return bound
 
 
-def _bind_sizes(where: str, op: Op, tensor: Tensor, shape: Shape, bound: dict[str, Shape]) -> None:
+def _bind_sizes(
+    name: str,
+    op: Op,
+    tensor: Tensor,
+    shape: Shape,
+    bound: dict[str, Shape],
+    sources: dict[str, Tensor],
+    declared: Sequence[Tensor],
+) -> None:
+    """Adds the axes of a tensor to those that are `bound`, which `sources` has the tensors of."""
     open_packs = [a for a in tensor.axes if a in op.packs and a not in bound]
     taken = sum(len(bound[a]) if a in bound else 1 for a in tensor.axes if a not in open_packs)
     spare = len(shape) - taken
     if spare < 0 or (spare > 0 and not open_packs):
         expected = expected_axes(op, tensor)
-        raise InvalidProblem(f"{where}: expected shape {expected}; got {list(shape)}")
+        raise InvalidProblem(
+            f"{name}: {tensor.function_name}: expected shape {expected}; got {list(shape)}"
+        )
     at = 0
     for axis in tensor.axes:
         rank = spare if axis in open_packs else len(bound.get(axis, (0,)))
         extent = shape[at : at + rank]
         at += rank
+        source = sources.setdefault(axis, tensor)
         if bound.setdefault(axis, extent) != extent:
+            # The order of binding is ours: for the caller the first argument comes first.
+            right, wrong = (source, bound[axis]), (tensor, extent)
+            if declared.index(source) > declared.index(tensor):
+                right, wrong = wrong, right
             raise InvalidProblem(
-                f"{where}: expected {axis} {_extent(bound[axis])} as in the other tensors; "
-                f"got {_extent(extent)} (shape {list(shape)})"
+                f"{name}: {wrong[0].function_name}: expected {axis} {_extent(right[1])} as in "
+                f"{right[0].function_name}; got {_extent(wrong[1])}"
             )
 
 
@@ -105,8 +124,15 @@ def element_of(name: str, op: Op, tensor: Tensor, x: Any) -> ElementKind:
     kind = ElementKind.from_dtype_name(dtype)
     if kind is None or kind not in op.descriptor.elements:
         known = [k.dtype_name for k in ElementKind if k in op.descriptor.elements]
-        raise Unsupported(f"{where}: expected one of {', '.join(known)}; got {dtype}")
+        whole = dtype.startswith(("int", "uint", "bool"))
+        hint = f"; convert it with {_conversion(x)}" if whole else ""
+        raise Unsupported(f"{where}: expected one of {', '.join(known)}; got {dtype}{hint}")
     return kind
+
+
+def _conversion(x: Any) -> str:
+    """How a framework's tensors become numbers that kernels compute with."""
+    return "x.float()" if framework_of(x) is TORCH else "x.astype('float32')"
 
 
 def make_descriptor(

@@ -15,14 +15,29 @@ import numpy as np
 
 from gradplan.declaration import Op, Operand, Role
 from gradplan.engines import BoundKernel
-from gradplan.tensors import CALL_GLOBALS, READERS, TORCH, WRITERS, framework_of, tensor_name
-from gradplan.vocabulary import Error, InvalidProblem
+from gradplan.hints import did_you_mean
+from gradplan.tensors import (
+    CALL_GLOBALS,
+    READERS,
+    TORCH,
+    WRITERS,
+    Instead,
+    count_writes,
+    framework_of,
+    tensor_name,
+)
+from gradplan.vocabulary import Error, InvalidProblem, KernelError
 
 Call = Callable[..., Any]
 
 
-def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tuple[Call, Call]:
-    """`call`, which takes tensors by position (None for a new output), and `run`, by name."""
+def make_calls(
+    op: Op, operands: Sequence[Operand], kernel: BoundKernel, instead: Instead
+) -> tuple[Call, Call]:
+    """`call`, which takes tensors by position (None for a new output), and `run`, by name.
+
+    `instead` says what a bridge has in their place.
+    """
     names = tuple(t.name for t in op.tensors)
     described = tuple((o.name, o.role, o.optional) for o in operands)
     bind = _compiled(op.plan_name, names, described, kernel.takes_stream)
@@ -38,6 +53,7 @@ def make_calls(op: Op, operands: Sequence[Operand], kernel: BoundKernel) -> tupl
         [o.shape for o in operands],
         [o.kinds[0] for o in operands],
         [o.kinds[0].dtype for o in operands],
+        instead,
     )
     # For a caller that knows its tensors to be exportable and makes outputs of its own; `call` says
     # what is wrong if they fail.
@@ -86,10 +102,12 @@ def reject(plan: str, operands: Sequence[Operand], given: dict[str, Any]) -> NoR
     ]
     missing = [f"missing {name!r}" for name in needed if given.get(name) is None]
     known = {o.name for o in operands}
-    unknown = [f"unknown {n!r}" for n, x in given.items() if n not in known and x is not None]
+    others = [n for n, x in given.items() if n not in known and x is not None]
+    unknown = [f"unknown {name!r}" for name in others]
+    hint = did_you_mean(others[0], [n for n in known if given.get(n) is None]) if others else ""
     raise InvalidProblem(
         f"{plan}.run: expected tensors {', '.join(needed + optional)}; "
-        f"got {', '.join(missing + unknown)}"
+        f"got {', '.join(missing + unknown)}{hint}"
     )
 
 
@@ -111,6 +129,11 @@ def _cleaned(failure: Exception) -> Exception:
     return failure.with_traceback(None) if isinstance(failure, Error) else failure
 
 
+def _may_have_written(failure: Exception) -> bool:
+    """Whether a call that failed may have written: not if its arguments were refused."""
+    return not isinstance(failure, Error) or isinstance(failure, KernelError)
+
+
 CALL_GLOBALS.update(
     empty=np.empty,
     zeros=np.zeros,
@@ -119,6 +142,8 @@ CALL_GLOBALS.update(
     readers=READERS,
     writers=WRITERS,
     cleaned=_cleaned,
+    count_writes=count_writes,
+    may_have_written=_may_have_written,
 )
 
 
@@ -136,7 +161,7 @@ def _compiled(
     everything = ", ".join(names)
 
     def adapted(name: str, adapters: str, what: str) -> str:
-        return f"{name} = {adapters}[type({name})]({name}, {what!r})"
+        return f"{name} = {adapters}[type({name})]({name}, {what!r}, instead)"
 
     body = [
         f"first = type({names[0]})",
@@ -144,16 +169,17 @@ def _compiled(
         # Outputs of other frameworks: allocated there, then handed in.
         f"if first is not ndarray and first is not Tensor and ({_any_is_none(outputs)}):",
         f"    return allocate(call, workspace, stream, {everything})",
+        "written = ()",  # what the caller gave, and autograd may be interested in
     ]
     for i, (name, role, optional) in enumerate(operands):
         what = tensor_name(plan, name)
         # What _torch_reader and _torch_writer ask, here to save their calls.
-        odd = f"type({name}) is not Tensor or {name}.is_neg()"
+        kind = "first" if i == 0 else f"type({name})"
+        odd = f"{kind} is not Tensor or {name}.is_neg() or {name}.requires_grad"
         if role is Role.IN:
             there = f"{name} is not None and " if optional else ""
             body.append(
-                f"if {there}type({name}) is not ndarray and ({odd}): "
-                + adapted(name, "readers", what)
+                f"if {there}{kind} is not ndarray and ({odd}): " + adapted(name, "readers", what)
             )
             continue
         new = "zeros" if role is Role.INOUT else "empty"
@@ -162,24 +188,30 @@ def _compiled(
             f"if {name} is None:",
             f"    if first is ndarray: {name} = given_{name} = {new}(shapes[{i}], dtypes[{i}])",
             f"    else: {name} = given_{name} = torch_{new}(shapes[{i}], kinds[{i}], {names[0]})",
-            f"elif type({name}) is not ndarray and ({odd} or {name}.requires_grad):",
-            f"    {adapted(name, 'writers', what)}",
+            f"elif {kind} is not ndarray:",
+            f"    if {odd}: {adapted(name, 'writers', what)}",
+            f"    written += (given_{name},)",
         ]
     if not takes_stream:
         body.append("if stream is not None: reject_stream(stream)")
     body += [
-        f"if workspace is not None: {adapted('workspace', 'writers', f'{plan}: workspace')}",
+        "if workspace is not None:",
+        "    written += (workspace,)",
+        f"    {adapted('workspace', 'writers', f'{plan}: workspace')}",
         "try:",
         f"    kernel({everything}, workspace{', stream' if takes_stream else ''})",
         "except Exception as error:",
         f"    failure = recover(kernel, error, ({everything},), workspace)",
-        "    if failure is not None: raise cleaned(failure) from failure.__cause__",
+        "    if failure is not None:",
+        "        if may_have_written(failure): count_writes(written)",
+        "        raise cleaned(failure) from failure.__cause__",
+        "if written: count_writes(written)",
         "return " + ", ".join(f"given_{name}" for name in outputs),
     ]
     lines = [
         "def bind(finishing, discarding,",
         "         recover, allocate, reject, reject_positional, reject_stream,",
-        "         shapes, kinds, dtypes):",
+        "         shapes, kinds, dtypes, instead):",
         f"    def call({everything}, workspace=None, stream=None, new=False):",
         *(f"        {line}" for line in body),
         f"    def run(*args, {', '.join(f'{name}=None' for name in tensors)},",

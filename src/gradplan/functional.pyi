@@ -12,8 +12,10 @@ SIGNATURES: dict[str, Signature]
 __all__ = [
     "cummax",
     "cummax_backward",
+    "cummax_indices",
     "cummin",
     "cummin_backward",
+    "cummin_indices",
     "cumprod",
     "cumprod_backward",
     "cumsum",
@@ -71,7 +73,7 @@ def embedding(
     weight: T,
     indices: SupportsDLPack,
     padding_idx: SupportsIndex | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -88,7 +90,7 @@ def embedding(
         the rows
 
     >>> weight = np.float32([[1, 2], [3, 4]])
-    >>> gp.embedding(weight, np.array([1, 0, 7]))
+    >>> gp.embedding(weight, np.array([1, 0, 7]), bounds="skip")
     array([[3., 4.],
            [1., 2.],
            [0., 0.]], dtype=float32)
@@ -100,7 +102,7 @@ def embedding_backward(
     num_embeddings: SupportsIndex,
     padding_idx: SupportsIndex | None = None,
     accumulate: bool = False,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -250,7 +252,7 @@ def cumprod_backward(
     *,
     out: T | None = None,
 ) -> T:
-    """Gradient of `cumprod`; right with any number of zeros in x.
+    """Gradient of `cumprod`; right with any number of zeros in x, and not NaN where y overflows.
 
     Args:
         dy: the gradient of the scan's output
@@ -350,11 +352,62 @@ def logcumsumexp_backward(
     array([0.5, 0.5])
     """
 
+def cummax_indices(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Where the running maximum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+        out: a tensor to write instead of a new one
+
+    Returns:
+        positions along the axis, counted from its beginning
+
+    >>> x = np.float32([1, 3, 2, 3])
+    >>> gp.cummax_indices(x)
+    array([0, 1, 1, 1])
+    >>> gp.cummax_indices(x, ties="last")
+    array([0, 1, 1, 3])
+    """
+
+def cummin_indices(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Where the running minimum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+        out: a tensor to write instead of a new one
+
+    Returns:
+        positions along the axis, counted from its beginning
+
+    >>> gp.cummin_indices(np.float32([3, 1, 2, 0]), reverse=True)
+    array([3, 3, 3, 3])
+    """
+
 def segment_sum(
     x: T,
     segment_ids: SupportsDLPack,
     num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -381,7 +434,7 @@ def unsorted_segment_sum(
     x: T,
     segment_ids: SupportsDLPack,
     num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -404,7 +457,7 @@ def unsorted_segment_sum(
 def segment_sum_backward(
     d_output: T,
     segment_ids: SupportsDLPack,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
     *,
     out: T | None = None,
 ) -> T:
@@ -419,7 +472,7 @@ def segment_sum_backward(
     Returns:
         the gradient of each row
 
-    >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]))
+    >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]), bounds="skip")
     array([2., 1., 2., 0.], dtype=float32)
     """
 

@@ -6,6 +6,7 @@ has made before; only a new combination pays for validation and selection.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import textwrap
@@ -17,10 +18,13 @@ import numpy as np
 from gradplan.binding import bind, element_of, unpacked_shape
 from gradplan.declaration import Tensor
 from gradplan.engines import on_change
+from gradplan.hints import MISSING, check_given, refuse_unknown, show_signature
+from gradplan.offers import offered_as
 from gradplan.plan import Plan, plan_class
-from gradplan.signatures import Parameter, Signature, docstring
+from gradplan.signatures import Signature, docstring, plain_option
 from gradplan.tensors import (
     DEVICE_KEYS,
+    check_one_device,
     describe,
     device_of,
     framework_of,
@@ -45,8 +49,10 @@ def prepare(signature: Signature, inputs: Sequence[Any], options: Sequence[Any])
     """
     op, name = signature.op, signature.function.name
     given = [(t, x) for t, x in zip(signature.inputs, inputs, strict=True) if not _left_out(t, x)]
+    instead = functools.partial(offered_as, op=op, function=signature.function)
     for tensor, x in given:
-        readable(x, f"{name}: {tensor.function_name}")  # refuses what is no tensor
+        readable(x, f"{name}: {tensor.function_name}", instead)  # refuses what is no tensor
+    check_one_device(name, [(t.function_name, x) for t, x in given])
     shapes = [(t, shape_of(x)) for t, x in given]
     first = next(x for t, x in given if t is signature.first)
     element = element_of(name, op, signature.first, first)
@@ -131,25 +137,11 @@ def _unpack_out(function: str, count: int, out: Any) -> Any:
     return out
 
 
-def _normal_form(function: str, parameter: Parameter) -> Callable[[Any], Any]:
-    field = parameter.info.field
-
-    def plain(value: Any) -> Any:
-        try:
-            return field.plain(value)
-        except (TypeError, ValueError):
-            raise InvalidProblem(
-                f"{function}: {parameter.name}: expected {field.plain_expected}; got {value!r}"
-            ) from None
-
-    return plain
-
-
 def make_function(signature: Signature) -> Callable[..., Any]:
     """Compiles a function of the function layer."""
     name = signature.function.name
     first = signature.first.function_name
-    arguments, lines = [], []
+    arguments, lines = [], ["if unknown: refuse(unknown)"]
     context: dict[str, Any] = {"calls": {}, "copysign": math.copysign}
     key = [
         f"{t.function_name}.shape"
@@ -164,11 +156,11 @@ def make_function(signature: Signature) -> Callable[..., Any]:
     for argument, what in signature.arguments:
         default = signature.default_of(what)
         given = default is not inspect.Parameter.empty
-        arguments.append(f"{argument}={default!r}" if given else argument)
+        arguments.append(f"{argument}={default!r}" if given else f"{argument}=missing")
     for parameter in signature.parameters:
         field, option = parameter.info.field, parameter.name
         if field.plain_expected:
-            context[f"plain_{option}"] = _normal_form(name, parameter)
+            context[f"plain_{option}"] = functools.partial(plain_option, name, option, field)
             test = field.plain_test.format(option)
             lines.append(f"if {test}: {option} = plain_{option}({option})")
         key += [part.format(option) for part in field.key_parts]
@@ -189,18 +181,27 @@ def make_function(signature: Signature) -> Callable[..., Any]:
         "        pass  # a tensor without shape and dtype: nothing to remember it by",
         f"return call({inputs}, {'out' if count == 1 else '*out'})",
     ]
+
+    def prepared(given: Sequence[Any], options: Sequence[Any]) -> Call:
+        names = [t.function_name for t in signature.inputs]
+        check_given(name, dict(zip(names, given, strict=True)))
+        return prepare(signature, given, options)
+
     context.update(
         limit=_LIMIT,
         ndarray=np.ndarray,
         devices=DEVICE_KEYS,
-        prepare=lambda given, options: prepare(signature, given, options),
+        missing=MISSING,
+        prepare=prepared,
         unpack=lambda out: _unpack_out(name, count, out),
+        refuse=lambda unknown: refuse_unknown(made, unknown),
     )
-    source = f"def {name}({', '.join(arguments)}, *, out=None):\n"
+    source = f"def {name}({', '.join(arguments)}, *, out=None, **unknown):\n"
     source += textwrap.indent("\n".join(lines), "    ")
     exec(compile(source, f"<gradplan {name}>", "exec"), context)
     on_change(context["calls"].clear)
     made: Callable[..., Any] = context[name]
     made.__module__ = "gradplan"
     made.__doc__ = docstring(signature)
+    show_signature(made)
     return made

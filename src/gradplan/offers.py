@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gradplan.declaration import OPS, Function, Like, Op, Tensor, for_every_op
+from gradplan.hints import MISSING, refuse_unknown, show_signature
 from gradplan.signatures import Parameter, Signature, argument_doc, signature_of
+from gradplan.vocabulary import Bounds
 
 
 def updating(outputs: Sequence[Tensor]) -> set[str]:
@@ -46,10 +48,13 @@ class Bridge(NamedTuple):
     """The type of its arrays as results."""
     axis: str
     """What it calls an axis."""
+    defaults: Mapping[str, Any] = {}
+    """Its conventions, where they are others than the function layer's."""
 
 
 TORCH = Bridge("torch", "torch.Tensor", "torch.Tensor", "dim")
-JAX = Bridge("jax", "ArrayLike", "Array", "axis")
+# JAX drops indices out of range: what XLA compiles by itself has no way to refuse a value.
+JAX = Bridge("jax", "ArrayLike", "Array", "axis", {"bounds": Bounds.SKIP.value})
 
 
 class Offer:
@@ -81,7 +86,7 @@ class Offer:
         own = {p.name for p in own_parameters(self.signature)}
 
         def one(name: str, what: Tensor | Parameter) -> str:
-            default = self.signature.default_of(what)
+            default = self.bridge.defaults.get(name, self.signature.default_of(what))
             name = outer.get(name, name)
             return name if default is inspect.Parameter.empty else f"{name}={default!r}"
 
@@ -99,30 +104,49 @@ class Offer:
     def _annotation(self, parameter: inspect.Parameter) -> str:
         what = self.meaning(parameter.name)
         if what is None:
-            return "bool" if parameter.name in self.like.chooses else "Any"
+            flags = {*self.like.chooses, *self.like.adds}
+            return "bool" if parameter.name in flags else "Any"
         kind = self.bridge.takes if isinstance(what, Tensor) else what.info.field.accepts
         may_be_none = parameter.default is None and "None" not in kind
         return f"{kind} | None" if may_be_none else kind
 
     @property
     def returns(self) -> str:
-        """The type of the result."""
+        """The type of the result; with indices added, of that."""
+        if self.like.adds:
+            return "ValuesAndIndices"
         count = len(self.signature.outputs)
         return (
             f"tuple[{', '.join([self.bridge.gives] * count)}]" if count > 1 else self.bridge.gives
         )
 
+    def _compiled_arguments(self) -> str:
+        """The signature, in which everything has a default."""
+        shown = []
+        for p in self.parameters:
+            if p.kind is p.KEYWORD_ONLY and "*" not in shown:
+                shown.append("*")
+            shown.append(f"{p.name}={'missing' if p.default is p.empty else repr(p.default)}")
+        return ", ".join(shown)
+
     def compile(self, body: str, module: str, **context: Any) -> Callable[..., Any]:
-        """The Python function with this signature and `body`."""
-        source = f"def {self.name}({self.arguments}):\n" + "".join(
-            f"    {line}\n" for line in body.splitlines()
-        )
+        """The Python function with this signature and `body`.
+
+        What must be given and was not is `MISSING` there.
+        """
+        lines = ["if unknown: refuse(unknown)", *body.splitlines()]
+        source = f"def {self.name}({self._compiled_arguments()}, **unknown):\n"
+        source += "".join(f"    {line}\n" for line in lines)
+        context["refuse"] = lambda unknown: refuse_unknown(function, unknown)
+        context["missing"] = MISSING
         exec(compile(source, f"<{module} {self.name}>", "exec"), context)
         function: Callable[..., Any] = context[self.name]
         function.__module__ = module
         function.__annotations__ = {p.name: p.annotation for p in self.parameters}
-        function.__annotations__["return"] = self.returns
+        without = f" | {self.bridge.gives}" if self.like.adds else ""
+        function.__annotations__["return"] = self.returns + without
         function.__doc__ = self.doc()
+        show_signature(function)
         return function
 
     def doc(self) -> str:
@@ -136,13 +160,17 @@ class Offer:
             differs = f"; {self.like.differs}" if self.like.differs else ""
             lines += ["", textwrap.fill(f"Replaces `{self.like.peer}`{differs}.", 92)]
         lines += ["", "Args:", *(f"    {p.name}: {self._says(p)}" for p in self.parameters)]
-        lines += ["", "Returns:", f"    {'; '.join(t.doc for t in self.signature.outputs)}"]
+        returned = [t.doc for t in self.signature.outputs]
+        returned += [f"and `gradplan.{name}`, if {flag}" for flag, name in self.like.adds.items()]
+        lines += ["", "Returns:", f"    {'; '.join(returned)}"]
         return "\n".join([*lines, "", mark + examples]).rstrip() + "\n"
 
     def _says(self, parameter: inspect.Parameter) -> str:
         name = parameter.name
         what = self.meaning(name)
         if what is None:
+            if name in self.like.adds:
+                return "whether to give a pair of values and indices"
             chosen = self.like.chooses.get(name)
             return f"as `gradplan.{chosen}` does it" if chosen else _BRIDGE_ARGUMENTS[name]
         text = argument_doc(self.op, what)
@@ -161,6 +189,22 @@ def offers_of(bridge: Bridge, op: Op) -> list[Offer]:
         return []
     likes = [(function, getattr(function, bridge.name)) for function in op.functions]
     return [Offer(bridge, op, function, like) for function, like in likes if like is not None]
+
+
+def offered_as(bridge: str, op: Op, function: Function) -> str:
+    """What a bridge ("gradplan.torch") calls a function, or the one whose gradient it is."""
+    forward = next(iter(op.forwards()), op)
+    for other in (forward.sibling(function), *(f for o in OPS.values() for f in o.functions)):
+        like: Like | None = getattr(other, bridge.rpartition(".")[2])
+        if like is None:
+            continue
+        name = f"{bridge}.{like.name or other.name}"
+        if other.name == forward.sibling(function).name:
+            return name
+        for flag, chosen in like.chooses.items():
+            if chosen == forward.sibling(function).name:
+                return f"{name}(..., {flag}=True)"
+    return bridge
 
 
 class Offers:

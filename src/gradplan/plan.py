@@ -13,6 +13,8 @@ from gradplan.calls import make_calls, reject
 from gradplan.declaration import Descriptor, Op, Role
 from gradplan.engines import ENGINES, Engine, on_change
 from gradplan.engines.checks import CallChecks
+from gradplan.hints import did_you_mean, shown
+from gradplan.offers import offered_as
 from gradplan.tensors import readable, tensor_name, writable
 from gradplan.vocabulary import (
     INDICES,
@@ -73,7 +75,7 @@ class Plan(Generic[D]):
             backend=engine.name,
             precision_guarantee=self.precision_guarantee,
         )
-        self._call, run = make_calls(op, self._operands, kernel)
+        self._call, run = make_calls(op, self._operands, kernel, self._instead)
         self.__dict__["run"] = run
 
     @classmethod
@@ -85,6 +87,7 @@ class Plan(Generic[D]):
         `device` is where the tensors are, such as "cpu" or "cuda:1". Plans are cached: selecting
         the same problem again returns the same plan.
         """
+        _check_selection(cls.op, desc, prefer, device)
         return cast(P, _select(cast(Any, cls), desc, prefer, device))
 
     def can_implement(self, *, workspace: Any = None, stream: Any = None, **tensors: Any) -> None:
@@ -101,8 +104,12 @@ class Plan(Generic[D]):
             x = tensors.get(operand.name)
             adapt = readable if operand.is_input else writable
             what = tensor_name(self.op.plan_name, operand.name)
-            given.append(None if x is None else adapt(x, what))
+            given.append(None if x is None else adapt(x, what, self._instead))
         self._checks(given, workspace)
+
+    def _instead(self, bridge: str) -> str:
+        """What a bridge has in place of it, for messages."""
+        return offered_as(bridge, self.op, self.op.function_for(self.descriptor))
 
     @functools.cached_property
     def _checks(self) -> CallChecks:
@@ -143,26 +150,33 @@ def _describe_tensors(op: Op) -> str:
 # Selection -----------------------------------------------------------------------------------
 
 
+def _check_selection(op: Op, desc: Any, prefer: Any, device: Any) -> None:
+    """Before anything is looked up: what cannot be a key is refused here as well."""
+    where = f"{op.plan_name}.select"
+    if type(desc) is not op.descriptor:
+        how = f"{op.descriptor.__name__}(**fields)" if isinstance(desc, dict) else ""
+        hint = f"; make one with {how}" if how else ""
+        raise InvalidProblem(
+            f"{where}: expected a {op.descriptor.__name__}; got {shown(desc)}{hint}"
+        )
+    if not isinstance(prefer, PlanPreference):
+        raise InvalidProblem(f"{where}: expected a PlanPreference; got {shown(prefer)}")
+    if not isinstance(device, str):
+        raise InvalidProblem(
+            f"{where}: expected a device such as 'cpu' or 'cuda:0'; got {shown(device)}"
+        )
+    if prefer.engine is not None and prefer.engine not in list(ENGINES):
+        raise InvalidProblem(
+            f"{where}: expected an engine out of {', '.join(ENGINES)}; "
+            f"got {shown(prefer.engine)}{did_you_mean(prefer.engine, ENGINES)}"
+        )
+
+
 @functools.lru_cache(maxsize=_CACHED_PLANS)
 def _select(
     cls: type[Plan[Any]], desc: Descriptor, prefer: PlanPreference, device: str
 ) -> Plan[Any]:
     op = cls.op
-    if type(desc) is not op.descriptor:
-        raise InvalidProblem(
-            f"{op.plan_name}.select: expected a {op.descriptor.__name__}; got {desc!r}"
-        )
-    if not isinstance(prefer, PlanPreference):
-        raise InvalidProblem(f"{op.plan_name}.select: expected a PlanPreference; got {prefer!r}")
-    if not isinstance(device, str):
-        raise InvalidProblem(
-            f"{op.plan_name}.select: expected a device such as 'cpu' or 'cuda:0'; got {device!r}"
-        )
-    if prefer.engine is not None and prefer.engine not in ENGINES:
-        raise InvalidProblem(
-            f"{op.plan_name}.select: expected an engine out of {', '.join(ENGINES)}; "
-            f"got {prefer.engine!r}"
-        )
     reasons = []
     for engine in ENGINES.values():
         reason = _why_not(engine, op, desc, prefer, device)

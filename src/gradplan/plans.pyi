@@ -5,7 +5,16 @@ from typing import Any, ClassVar, Literal, SupportsFloat, SupportsIndex
 from gradplan.declaration import Descriptor, Op
 from gradplan.functional import SupportsDLPack, T
 from gradplan.plan import Plan
-from gradplan.vocabulary import BinaryKind, Bounds, ElementKind, PlanPreference, ScanKind, Ties
+from gradplan.vocabulary import (
+    BinaryKind,
+    Bounds,
+    DType,
+    ElementKind,
+    ExtremeKind,
+    PlanPreference,
+    ScanKind,
+    Ties,
+)
 
 __all__ = [
     "BinaryParamBackwardDescriptor",
@@ -19,6 +28,8 @@ __all__ = [
     "ScanBackwardDescriptor",
     "ScanBackwardPlan",
     "ScanDescriptor",
+    "ScanIndicesDescriptor",
+    "ScanIndicesPlan",
     "ScanPlan",
     "SegmentSumBackwardDescriptor",
     "SegmentSumBackwardPlan",
@@ -42,7 +53,7 @@ class BinaryParamDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         param: SupportsFloat,
     ) -> None: ...
 
@@ -84,7 +95,7 @@ class BinaryParamBackwardDescriptor(Descriptor):
         *,
         kind: BinaryKind | Literal["lerp"],
         shape: Iterable[SupportsIndex],
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         param: SupportsFloat,
     ) -> None: ...
 
@@ -130,7 +141,7 @@ class EmbeddingDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -177,7 +188,7 @@ class EmbeddingBackwardDescriptor(Descriptor):
         embedding_dim: SupportsIndex,
         num_indices: SupportsIndex,
         padding_idx: SupportsIndex | None = None,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         accumulate: bool = False,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
@@ -223,7 +234,7 @@ class ScanDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class ScanPlan(Plan[ScanDescriptor]):
@@ -266,7 +277,7 @@ class ScanBackwardDescriptor(Descriptor):
         input_shape: Iterable[SupportsIndex],
         scan_axis: SupportsIndex,
         reverse: bool = False,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         ties: Ties | Literal["first", "last"] = ...,
     ) -> None: ...
 
@@ -300,6 +311,50 @@ class ScanBackwardPlan(Plan[ScanBackwardDescriptor]):
         stream: Any = None,
     ) -> T: ...
 
+class ScanIndicesDescriptor(Descriptor):
+    kind: ExtremeKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    ties: Ties
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ExtremeKind | Literal["cummax", "cummin"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        ties: Ties | Literal["first", "last"] = ...,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class ScanIndicesPlan(Plan[ScanIndicesDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanIndicesDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanIndicesPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
 class SegmentSumDescriptor(Descriptor):
     num_inputs: int
     embedding_dim: int
@@ -312,7 +367,7 @@ class SegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -356,7 +411,7 @@ class UnsortedSegmentSumDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -400,7 +455,7 @@ class SegmentSumBackwardDescriptor(Descriptor):
         num_inputs: SupportsIndex,
         embedding_dim: SupportsIndex,
         num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         bounds: Bounds | Literal["skip", "raise"] = ...,
     ) -> None: ...
 
@@ -441,7 +496,7 @@ class SparsemaxDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class SparsemaxPlan(Plan[SparsemaxDescriptor]):
@@ -479,7 +534,7 @@ class SparsemaxBackwardDescriptor(Descriptor):
         *,
         input_shape: Iterable[SupportsIndex],
         softmax_axis: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"],
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
     ) -> None: ...
 
 class SparsemaxBackwardPlan(Plan[SparsemaxBackwardDescriptor]):

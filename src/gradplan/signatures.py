@@ -8,7 +8,9 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from gradplan.declaration import FieldInfo, Function, Op, Tensor
+from gradplan.declaration import Field, FieldInfo, Function, Op, Tensor
+from gradplan.hints import check_given, shown
+from gradplan.vocabulary import InvalidProblem
 
 
 @dataclass(frozen=True)
@@ -20,15 +22,32 @@ class Parameter:
 
     @property
     def default(self) -> Any:
-        if not self.info.required:
-            default = self.info.default
-            return default.value if isinstance(default, enum.Enum) else default
         given = self.info.field.parameter_default
-        return inspect.Parameter.empty if given is None else given
+        if given is not None:
+            return given
+        if self.info.required:
+            return inspect.Parameter.empty
+        default = self.info.default
+        return default.value if isinstance(default, enum.Enum) else default
 
     @property
     def required(self) -> bool:
         return self.default is inspect.Parameter.empty
+
+
+def plain_option(function: str, name: str, field: Field, value: Any) -> Any:
+    """A value in normal form, as it may stand in a key, or an error.
+
+    What is refused must not be found later as the equal of something: 1 equals True and 1.0.
+    """
+    check_given(function, {name: value})
+    try:
+        return field.plain(value)
+    except (TypeError, ValueError):
+        raise InvalidProblem(
+            f"{function}: {name}: expected {field.plain_expected}; "
+            f"got {shown(value)}{field.closest(value)}"
+        ) from None
 
 
 class Signature:

@@ -21,7 +21,9 @@ from gradplan.memory import LARGE, use_large_pages
 from gradplan.vocabulary import ElementKind, InvalidProblem, MisalignedOperand, Unsupported
 
 Array = np.ndarray[Any, Any]
-_Adapter = Callable[[Any, str], Any]
+Instead = Callable[[str], str]
+"""What to use of a bridge ("gradplan.torch") in place of what was called, for messages."""
+_Adapter = Callable[[Any, str, Instead], Any]
 _BFLOAT16 = ElementKind.BF16.dtype
 CPU_DEVICE = 1  # kDLCPU
 
@@ -31,13 +33,23 @@ def tensor_name(plan: str, name: str) -> str:
     return f"{plan}: tensor '{name}'"
 
 
-def describe(x: object) -> str:
+def describe(x: Any) -> str:
     """What somebody passed, for messages."""
     if x is None:
         return "None"
     shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
     kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
-    return kind if dtype is None else f"{kind} of {dtype}, shape {list(shape or ())}"
+    where = f", on {x.device}" if _is_torch(type(x)) and not x.is_cpu else ""
+    return kind if dtype is None else f"{kind} of {dtype}, shape {list(shape or ())}{where}"
+
+
+def how_to_convert(x: object) -> str:
+    """The end of a message about something that is no tensor: how to make one of it, if known."""
+    if isinstance(x, (list, tuple)):
+        return "; convert it with numpy.asarray(x, 'float32')"
+    if hasattr(x, "to_numpy"):  # pandas, polars, xarray
+        return "; pass x.to_numpy()"
+    return "; pass numpy.asarray(x)" if hasattr(x, "__array__") else ""
 
 
 # Handing tensors over ------------------------------------------------------------------------
@@ -55,31 +67,39 @@ class _Adapters(dict[type, _Adapter]):
         return adapter
 
 
-def readable(x: Any, what: str) -> Any:
+def readable(x: Any, what: str, instead: Instead = str) -> Any:
     """`x`, or something that shares its memory and exports DLPack or is an ndarray."""
-    return READERS[type(x)](x, what)
+    return READERS[type(x)](x, what, instead)
 
 
-def writable(x: Any, what: str) -> Any:
+def writable(x: Any, what: str, instead: Instead = str) -> Any:
     """The same for a tensor that will be written."""
-    return WRITERS[type(x)](x, what)
+    return WRITERS[type(x)](x, what, instead)
 
 
 def _root(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def _as_it_is(x: Any, what: str) -> Any:
+def _as_it_is(x: Any, what: str, instead: Instead) -> Any:
     return x
 
 
-def _as_ndarray(x: Any, what: str) -> Array:
+def _as_ndarray(x: Any, what: str, instead: Instead) -> Array:
     return np.asarray(x)
 
 
-def _refuse(x: Any, what: str) -> Any:
+def _refuse(x: Any, what: str, instead: Instead) -> Any:
     raise InvalidProblem(
         f"{what}: expected a tensor (DLPack or buffer protocol), got {describe(x)}"
+        f"{how_to_convert(x)}"
+    )
+
+
+def _refuse_masked(x: Any, what: str, instead: Instead) -> Any:
+    raise Unsupported(
+        f"{what}: expected an array without a mask, got {describe(x)}; "
+        "pass x.filled(value), or x.data if the mask does not matter"
     )
 
 
@@ -93,6 +113,8 @@ def _has_buffer(cls: type) -> bool:
 
 
 def _reader_for(cls: type) -> _Adapter:
+    if issubclass(cls, np.ma.MaskedArray):
+        return _refuse_masked
     if issubclass(cls, np.ndarray):
         return _as_it_is if cls is np.ndarray else _as_ndarray
     if _is_torch(cls):
@@ -139,40 +161,46 @@ def _is_tracer(cls: type) -> bool:
     return jax is not None and issubclass(cls, jax.core.Tracer)
 
 
-def _refuse_tracer(x: Any, what: str) -> Any:
+def _refuse_tracer(x: Any, what: str, instead: Instead) -> Any:
     raise Unsupported(
-        f"{what}: a JAX tracer has no data yet (inside jit, grad or vmap); use gradplan.jax there"
+        f"{what}: a JAX tracer has no data yet (inside jit, grad or vmap); "
+        f"use {instead('gradplan.jax')} there"
     )
 
 
-def _refuse_immutable(x: Any, what: str) -> Any:
+def _refuse_immutable(x: Any, what: str, instead: Instead) -> Any:
     raise InvalidProblem(f"{what}: expected a tensor that can be written, got {describe(x)}")
 
 
-def _torch_reader(x: Any, what: str) -> Any:
+def _torch_reader(x: Any, what: str, instead: Instead) -> Any:
+    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise Unsupported(
+            f"{what}: requires grad, and this would record no gradient; use "
+            f"{instead('gradplan.torch')}, or pass x.detach() or call under torch.no_grad()"
+        )
     # The lazy negation of x.conj().imag is a flag beside the data, which DLPack does not carry.
     return x.resolve_neg() if x.is_neg() else x
 
 
-def _torch_writer(x: Any, what: str) -> Any:
+def _torch_writer(x: Any, what: str, instead: Instead) -> Any:
     if x.is_neg():
         raise InvalidProblem(f"{what}: expected a plain tensor, got one with the negation flag set")
     if x.requires_grad and sys.modules["torch"].is_grad_enabled():
         raise InvalidProblem(
-            f"{what}: expected an output outside of autograd, got one that requires grad; "
-            "pass y.detach() or call under torch.no_grad()"
+            f"{what}: expected an output outside of autograd, got one that requires grad; use "
+            f"{instead('gradplan.torch')}, or pass y.detach() or call under torch.no_grad()"
         )
     return x
 
 
-def _torch_subclass_reader(x: Any, what: str) -> Any:
+def _torch_subclass_reader(x: Any, what: str, instead: Instead) -> Any:
     _check_torch(x, what)
-    return _torch_reader(x, what)
+    return _torch_reader(x, what, instead)
 
 
-def _torch_subclass_writer(x: Any, what: str) -> Any:
+def _torch_subclass_writer(x: Any, what: str, instead: Instead) -> Any:
     _check_torch(x, what)
-    return _torch_writer(x, what)
+    return _torch_writer(x, what, instead)
 
 
 def _check_torch(x: Any, what: str) -> None:
@@ -264,6 +292,19 @@ def _dlpack_device(x: Any) -> Any:
 DEVICE_KEYS = _DeviceKeys()
 
 
+def check_one_device(what: str, tensors: Sequence[tuple[str, Any]]) -> None:
+    """Raises unless all of them, with their names, are on one device."""
+    places = [(name, _place(x)) for name, x in tensors]
+    if len({place for _, place in places}) > 1:
+        got = ", ".join(f"{name} on {place}" for name, place in places)
+        raise InvalidProblem(f"{what}: expected tensors on one device; got {got}")
+
+
+def _place(x: Any) -> str:
+    """Where a tensor is; unlike `device_of` it tells one without data from others."""
+    return "meta" if _is_torch(type(x)) and x.is_meta else device_of(x)
+
+
 def device_of(x: Any) -> str:
     """Where a tensor is: "cpu", "cuda:1" and so on. One without data is nowhere: "cpu"."""
     device = DEVICE_KEYS[type(x)](x)
@@ -296,6 +337,9 @@ class Framework:
     def finished(self, output: Any) -> Any:
         """What the caller gets once `output` has been written."""
         return output
+
+    def count_write(self, x: Any) -> None:
+        """Tells the framework that a tensor of its has been written, if it wants to know."""
 
     def broadcast(self, x: Any, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(x, shape)
@@ -331,6 +375,14 @@ class _Torch(Framework):
 
     def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
         return self.empty(shape, kind, like).zero_()
+
+    def count_write(self, x: Any) -> None:
+        """Whatever has saved it for a gradient raises then, as after PyTorch's own `out=`."""
+        graph = sys.modules["torch"].autograd.graph
+        try:
+            graph.increment_version(x)
+        except AttributeError:  # an old PyTorch; a write of no element counts as well
+            x.detach().unsqueeze(0)[:0].zero_()
 
     def broadcast(self, x: Any, shape: tuple[int, ...]) -> Any:
         return x.expand(shape)
@@ -379,6 +431,12 @@ def framework_of(x: Any) -> Framework:
         framework = TORCH if _is_torch(cls) else _JAX if is_jax else _NUMPY
         _FRAMEWORKS[cls] = framework
     return framework
+
+
+def count_writes(tensors: Sequence[Any]) -> None:
+    """Tells the frameworks of these tensors that they have been written."""
+    for x in tensors:
+        framework_of(x).count_write(x)
 
 
 # Looking at tensors from Python --------------------------------------------------------------

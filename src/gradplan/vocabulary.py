@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import ml_dtypes
 import numpy as np
+
+from gradplan.hints import did_you_mean, shown, suggest_fields
 
 __all__ = [
     "NUMERICS_VERSION",
@@ -35,7 +37,7 @@ __all__ = [
     "WorkspaceTooSmall",
 ]
 
-NUMERICS_VERSION = 1
+NUMERICS_VERSION = 2
 """Version of the bit contract (docs/numerics.md). Results may change bits only when it changes."""
 
 REPRODUCIBLE_AXES = frozenset({"threads", "layout", "batch", "isa", "engine"})
@@ -96,16 +98,28 @@ class _Word(str, enum.Enum):
         >>> Ties.parse("firts")
         Traceback (most recent call last):
         ...
-        gradplan.InvalidProblem: expected one of 'first', 'last'; got 'firts'
+        gradplan.InvalidProblem: expected one of 'first', 'last'; got 'firts'; did you mean 'first'?
         """
         if isinstance(value, cls):
             return value
+        found = cls._find(value)
+        if found is None:
+            raise InvalidProblem(
+                f"expected {cls.choices()}; got {shown(value)}{cls.closest(value)}"
+            )
+        return found
+
+    @classmethod
+    def _find(cls: type[_W], value: object) -> _W | None:
         # Only a plain string is looked up: a member of another enumeration is a mistake.
-        if type(value) is str:
-            for member in cls:
-                if member.value == value:
-                    return member
-        raise InvalidProblem(f"expected {cls.choices()}; got {value!r}")
+        if type(value) is not str:
+            return None
+        return next((member for member in cls if member.value == value), None)
+
+    @classmethod
+    def closest(cls, value: object) -> str:
+        """The end of a message about something that is no member: what may have been meant."""
+        return did_you_mean(value, [member.value for member in cls])
 
     @classmethod
     def choices(cls) -> str:
@@ -128,8 +142,12 @@ class _Word(str, enum.Enum):
 class ElementKind(_Word):
     """The type of a tensor's elements.
 
+    Wherever one is expected, names and types of the frameworks do as well.
+
     >>> ElementKind("bf16").itemsize, ElementKind.BF16.dtype_name, ElementKind.BF16.compute
     (2, 'bfloat16', ElementKind.F32)
+    >>> ElementKind.parse("float32"), ElementKind.parse(np.float16)
+    (ElementKind.F32, ElementKind.F16)
     """
 
     F16 = "f16"
@@ -171,6 +189,14 @@ class ElementKind(_Word):
         return _NAMES_AND_BITS[self.value][1]
 
     @classmethod
+    def _find(cls, value: object) -> ElementKind | None:
+        return super()._find(value) or cls.from_dtype_name(_dtype_name(value))
+
+    @classmethod
+    def closest(cls, value: object) -> str:
+        return did_you_mean(value, [word for kind in cls for word in (kind.value, kind.dtype_name)])
+
+    @classmethod
     def from_dtype_name(cls, name: str) -> ElementKind | None:
         """The kind called `name` by the frameworks, or None.
 
@@ -181,6 +207,32 @@ class ElementKind(_Word):
             if kind.dtype_name == name:
                 return kind
         return None
+
+
+class _FrameworkType(Protocol):
+    """An element type of NumPy or PyTorch."""
+
+    @property
+    def itemsize(self) -> int: ...
+
+
+DType = _FrameworkType | type[np.generic] | Literal["float16", "bfloat16", "float32", "float64"]
+"""What may stand for a kind that kernels compute with, for the type checker."""
+
+
+def _dtype_name(value: object) -> str:
+    """What a framework's element type is called: of a name, np.float32, torch.float32 and so on."""
+    if type(value) is str:
+        return value
+    if isinstance(value, type):  # np.float32, or jnp.float32, which has a dtype
+        dtype = getattr(value, "dtype", None)
+        if not isinstance(dtype, np.dtype):
+            dtype = np.dtype(value) if issubclass(value, np.generic) else None
+        value = dtype
+    if isinstance(value, np.dtype):
+        return value.name if value.isnative else ""
+    is_torch = type(value).__module__ == "torch" and type(value).__name__ == "dtype"
+    return str(value).removeprefix("torch.") if is_torch else ""
 
 
 _NAMES_AND_BITS = {
@@ -211,6 +263,13 @@ class ScanKind(_Word):
     LOGCUMSUMEXP = "logcumsumexp"
 
 
+class ExtremeKind(_Word):
+    """Which running extreme."""
+
+    CUMMAX = "cummax"
+    CUMMIN = "cummin"
+
+
 class BinaryKind(_Word):
     """Elementwise functions of two tensors and a scalar parameter."""
 
@@ -218,7 +277,7 @@ class BinaryKind(_Word):
 
 
 class Ties(_Word):
-    """Which of several equal running extremes receives the gradient of cummax / cummin."""
+    """Which of several equal running extremes counts: for its gradient, and for its position."""
 
     FIRST = "first"
     LAST = "last"
@@ -415,3 +474,6 @@ class PlanPreference:
         if missing:
             lacks.append("not reproducible across " + ", ".join(sorted(missing)))
         return "; ".join(lacks) or None
+
+
+suggest_fields(PlanPreference)

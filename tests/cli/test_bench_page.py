@@ -4,69 +4,27 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import browser
 import pytest
 from board_sample import sample_results
+from browser import PHONE
 
 from gradplan.bench.page import page
 from gradplan.bench.results import Results
 
-PHONE = 390
-
-
-def _browser() -> str:
-    found = next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
-    if found is None:
-        message = "no browser: install Debian's package chromium"
-        # In continuous integration a missing browser must not look like a pass.
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    return found
-
-
-def _asked_by_the_page(log: str) -> list[str]:
-    """The addresses in a log of the browser's network; what it asks for itself has no origin."""
-    if not log.rstrip().endswith("}"):
-        log = log.rstrip().rstrip(",") + "]}"  # left open at exit
-    events = (event.get("params", {}) for event in json.loads(log)["events"])
-    return [
-        event["url"]
-        for event in events
-        if "url" in event and event.get("initiator", "not an origin") != "not an origin"
-    ]
-
 
 @pytest.fixture
 def browse(tmp_path: Path) -> Any:
-    """Opens a page headless; returns its document after rendering, and every address asked for."""
-    browser = _browser()
+    """Opens a page; returns its document after rendering, and every address asked for."""
 
     def open_page(content: str, *flags: str) -> tuple[str, list[str]]:
-        document, log = tmp_path / "page.html", tmp_path / "net.json"
+        document = tmp_path / "page.html"
         document.write_text(content)
-        done = subprocess.run(
-            [
-                browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-                "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                "--disable-quic", f"--user-data-dir={tmp_path / 'profile'}",
-                f"--log-net-log={log}", "--virtual-time-budget=2000", *flags, "--dump-dom",
-                document.as_uri(),
-            ],
-            # The browser is not to be looked at by the sanitizers of `make sanitize`.
-            env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )  # fmt: skip
-        return done.stdout, _asked_by_the_page(log.read_text(errors="replace"))
+        return browser.browse(document.as_uri(), tmp_path, *flags)
 
     return open_page
 

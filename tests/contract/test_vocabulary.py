@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,42 @@ def test_words_are_their_strings() -> None:
     assert gp.Bounds.parse("raise") is gp.Bounds.parse(gp.Bounds.RAISE) is gp.Bounds.RAISE
 
 
-@pytest.mark.parametrize("wrong", ["F32", "float32", None, 32, gp.ScanKind.CUMSUM, np.float32])
+@pytest.mark.parametrize("wrong", ["F32", "float", None, 32, gp.ScanKind.CUMSUM, float])
 def test_a_wrong_word_lists_the_right_ones(wrong: object) -> None:
     with pytest.raises(gp.InvalidProblem, match=r"'f16', 'bf16', 'f32', 'f64', 'i32', 'i64'"):
         gp.ElementKind.parse(wrong)
+
+
+@pytest.mark.parametrize("kind", list(gp.ElementKind), ids=str)
+def test_an_element_may_be_spelt_as_the_frameworks_do(kind: gp.ElementKind) -> None:
+    torch, jnp = pytest.importorskip("torch"), pytest.importorskip("jax.numpy")
+    name = kind.dtype_name
+    spellings = [name, kind.dtype, kind.dtype.type, getattr(torch, name), getattr(jnp, name)]
+    for spelling in spellings:
+        assert gp.ElementKind.parse(spelling) is kind
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["torch.float32", "Float32", "float128", np.dtype(">f4"), np.uint8, np.float32(1), np.ones(1)],
+)
+def test_what_is_no_element_type_is_refused(wrong: object) -> None:
+    with pytest.raises(gp.InvalidProblem, match="expected one of 'f16'"):
+        gp.ElementKind.parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("parse", "wrong", "meant"),
+    [
+        (gp.ElementKind.parse, "flaot32", "float32"),
+        (gp.ElementKind.parse, "F32", "f32"),
+        (gp.ScanKind.parse, "cumsun", "cumsum"),
+        (gp.Bounds.parse, "rais", "raise"),
+    ],
+)
+def test_a_misspelt_word_is_recognised(parse: Any, wrong: str, meant: str) -> None:
+    with pytest.raises(gp.InvalidProblem, match=f"got '{wrong}'; did you mean '{meant}'"):
+        parse(wrong)
 
 
 @pytest.mark.parametrize("kind", list(gp.ElementKind), ids=str)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import gradplan as gp
 
 if TYPE_CHECKING:
+    import jax.numpy as jnp
+    import torch
     from typing_extensions import assert_type
 
     Array = npt.NDArray[np.float32]
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
         plan.run(x=dy)  # type: ignore[call-arg]
         gp.ScanPlan.select(desc)  # type: ignore[arg-type]
         gp.ScanDescriptor(kind="cumsum", input_shape=(2,), element="f32")  # type: ignore[call-arg]
+        for element in (np.float32, np.dtype(np.float16), gp.ElementKind.BF16):
+            gp.ScanDescriptor(kind="cumsum", input_shape=(2,), scan_axis=0, element=element)
+        gp.ScanDescriptor(kind="cumsum", input_shape=(2,), scan_axis=0, element="float64")
+        gp.ScanDescriptor(kind="cumsum", input_shape=(2,), scan_axis=0, element=torch.float32)
+        gp.ScanDescriptor(kind="cumsum", input_shape=(2,), scan_axis=0, element=jnp.bfloat16)
         gp.ScanDescriptor(
             kind="cumsum",
             input_shape=(2,),

@@ -146,7 +146,7 @@ def test_tensors_without_memory_are_refused(op: Op) -> None:
 
 
 def index_plans() -> list[Op]:
-    return [op for op in (plan.op for plan in _plans()) if op.has_indices]
+    return [op for op in (plan.op for plan in _plans()) if op.reads_indices]
 
 
 def _plans() -> list[type[Plan[Any]]]:

@@ -166,7 +166,7 @@ def test_options_of_other_libraries() -> None:
     x = jnp.ones((2, 3))
     assert bits(gpj.cumsum(x, np.int64(1), np.bool_(True))) == bits(gpj.cumsum(x, 1, True))
     assert gpj.segment_sum(x, jnp.zeros(2, int), jnp.asarray(4)).shape == (4, 3)
-    with pytest.raises(gp.InvalidProblem, match="axis: expected an axis"):
+    with pytest.raises(gp.InvalidProblem, match="axis: expected an integer"):
         gpj.cumsum(x, 1.0)
 
 

@@ -125,14 +125,16 @@ def test_segments_and_tables(element: gp.ElementKind, n: int, segments: int) -> 
     ids = rng.integers(-1, segments + 1, n)
     depth = oracle.segment_depth(n)
     exact = oracle.segment_sum(x, ids, segments)
-    oracle.assert_close(gp.unsorted_segment_sum(x, ids, segments), exact, depth)
-    oracle.assert_close(gp.embedding_backward(x, ids, segments), exact, depth)
+    got = gp.unsorted_segment_sum(x, ids, segments, bounds="skip")
+    oracle.assert_close(got, exact, depth)
+    got = gp.embedding_backward(x, ids, segments, bounds="skip")
+    oracle.assert_close(got, exact, depth)
     padded = oracle.segment_sum(x, ids, segments, skip=0)
-    oracle.assert_close(gp.embedding_backward(x, ids, segments, padding_idx=0), padded, depth)
+    got = gp.embedding_backward(x, ids, segments, padding_idx=0, bounds="skip")
+    oracle.assert_close(got, padded, depth)
     ids.sort()
-    oracle.assert_close(
-        gp.segment_sum(x, ids, segments), oracle.segment_sum(x, ids, segments), depth
-    )
+    got = gp.segment_sum(x, ids, segments, bounds="skip")
+    oracle.assert_close(got, oracle.segment_sum(x, ids, segments), depth)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.1, 0.25, 0.5, 0.75, 1.0, -2.0, 3.5])

@@ -313,5 +313,5 @@ def test_any_descriptor_is_valid_or_refused_by_name(name: str, data: Any) -> Non
 def test_index_axes_are_found() -> None:
     """The strategies above find out what indices count from the declarations."""
     assert {op.name for op in OPS.values() if index_axis(op)} == {
-        op.name for op in OPS.values() if op.has_indices
+        op.name for op in OPS.values() if op.reads_indices
     }

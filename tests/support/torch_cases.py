@@ -41,11 +41,22 @@ class Case:
 SCANS = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
 
 
+def scan_of(name: str) -> Callable[..., Any]:
+    """gradplan.torch's scan: its values, where it gives indices as well."""
+    scan = getattr(gpt, name)
+
+    def values(*args: Any, **options: Any) -> Any:
+        result = scan(*args, **options)
+        return result if isinstance(result, torch.Tensor) else result.values
+
+    return values
+
+
 def _scan(name: str, shape: tuple[int, ...], dim: int, reverse: bool) -> Case:
     return Case(
         f"{name}{'-reverse' if reverse else ''}-dim{dim}",
         (shape,),
-        lambda x: getattr(gpt, name)(x, dim, reverse),
+        lambda x: scan_of(name)(x, dim, reverse),
         peer_of("torch", name, axis=dim, reverse=reverse),
         lambda x: getattr(gp, name)(x, dim, reverse),
         zeros=name == "cumprod",

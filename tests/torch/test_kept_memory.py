@@ -32,7 +32,7 @@ def nothing_kept() -> Iterator[None]:
 
 def _result(value: float = 1.0) -> Any:
     """A large output that is `value` everywhere."""
-    return gpt.cummax(torch.full((ROWS, COLUMNS), value), 1)
+    return gpt.cummax(torch.full((ROWS, COLUMNS), value), 1, return_indices=False)
 
 
 def _address_once_freed() -> int:
@@ -50,13 +50,13 @@ def test_memory_serves_again() -> None:
 
 
 def test_small_outputs_are_not_kept() -> None:
-    gpt.cummax(torch.ones(4, 5), 1)
+    gpt.cummax(torch.ones(4, 5), 1, return_indices=False)
     assert not KEPT.release()
 
 
 def test_another_size_is_not_taken() -> None:
     address = _address_once_freed()
-    y = gpt.cummax(torch.ones(ROWS, COLUMNS + 1), 1)
+    y = gpt.cummax(torch.ones(ROWS, COLUMNS + 1), 1, return_indices=False)
     assert y.data_ptr() != address
     assert y.untyped_storage().nbytes() == y.nbytes
 
@@ -72,7 +72,8 @@ def test_outputs_that_serve_again_are_ordinary_tensors() -> None:
     z = _result()
     z.resize_(2 * ROWS, COLUMNS)  # memory of PyTorch's own allocator can grow
     assert z.shape[0] == 2 * ROWS
-    half = gpt.cummax(torch.ones(2 * ROWS, COLUMNS, dtype=torch.bfloat16), 1)  # as many bytes
+    ones = torch.ones(2 * ROWS, COLUMNS, dtype=torch.bfloat16)  # as many bytes
+    half = gpt.cummax(ones, 1, return_indices=False)
     assert bool((half == 1).all())
 
 

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from peers import peer_of  # noqa: E402
-from torch_cases import CASES, SCANS, Case  # noqa: E402
+from torch_cases import CASES, SCANS, Case, scan_of  # noqa: E402
 
 import gradplan as gp  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
@@ -42,7 +42,7 @@ def _lerp(a: Any, b: Any, weight: Any) -> Any:
     return gpt.lerp(a, b, weight)
 
 
-OURS = {**{name: getattr(gpt, name) for name in SCANS}, "lerp": _lerp}
+OURS = {**{name: scan_of(name) for name in SCANS}, "lerp": _lerp}
 OURS["nn.functional.embedding"] = lambda weight, indices, **kw: gpt.embedding(indices, weight, **kw)
 
 
@@ -92,13 +92,13 @@ def outcome(function: Any, *args: Any) -> Any:
 def test_integers_are_pytorchs(name: str, dtype: Any, reverse: bool) -> None:
     x = torch.tensor([[3, 1, 2], [1, 0, 1]]).to(dtype)
     theirs = outcome(peer_of("torch", name, axis=1), x.flip(1) if reverse else x)
-    ours = outcome(getattr(gpt, name), x.flip(1) if reverse else x, 1, False)
+    ours = outcome(scan_of(name), x.flip(1) if reverse else x, 1, False)
     assert ours == theirs
-    back = outcome(getattr(gpt, name), x, 1, True)
+    back = outcome(scan_of(name), x, 1, True)
     if theirs[0] != "refused":
         assert back[:2] == theirs[:2]
         theirs = peer_of("torch", name, axis=1)(x.flip(1)).flip(1)
-        assert torch.equal(getattr(gpt, name)(x, 1, True), theirs)
+        assert torch.equal(scan_of(name)(x, 1, True), theirs)
 
 
 def test_integer_rows_and_weights() -> None:
@@ -119,7 +119,7 @@ def test_dtype_of_sums() -> None:
 
 @pytest.mark.parametrize("name", [*SCANS, "sparsemax"])
 def test_dims(name: str) -> None:
-    function = getattr(gpt, name)
+    function = gpt.sparsemax if name == "sparsemax" else scan_of(name)
     x = torch.randn(2, 3)
     assert torch.equal(function(x, -2), function(x, 0))
     for dim in (2, -3):
@@ -238,3 +238,44 @@ except ModuleNotFoundError as error:
     print(error)
 """
     assert "pip install 'gradplan[torch]'" in _python(code)
+
+
+# Values and indices ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.bool], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_values_and_indices_are_pytorchs(name: str, dtype: Any, dim: int) -> None:
+    x = torch.randint(-3, 4, (40, 700)).to(dtype)  # many ties, and rows that are cut
+    if dtype.is_floating_point:
+        x[torch.rand(x.shape) < 0.001] = torch.nan
+    for _ in range(2):  # the dispatcher, and the fast path
+        ours, theirs = getattr(gpt, name)(x, dim), getattr(torch, name)(x, dim)
+        torch.testing.assert_close(ours.values, theirs.values, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(ours.indices, theirs.indices)
+        assert ours.indices.dtype == torch.int64
+    values, indices = getattr(gpt, name)(x, dim, reverse=True)
+    back = getattr(torch, name)(x.flip(dim), dim)
+    torch.testing.assert_close(values, back.values.flip(dim), rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(indices, x.shape[dim] - 1 - back.indices.flip(dim))
+
+
+def test_indices_come_along_with_gradients_and_transforms() -> None:
+    x = torch.randn(5, 30, requires_grad=True)
+    values, indices = gpt.cummax(x, 1)
+    assert values.requires_grad and not indices.requires_grad
+    assert torch.equal(x.gather(1, indices), values)
+    only = gpt.cummax(x, 1, return_indices=False)
+    assert isinstance(only, torch.Tensor) and torch.equal(only, values)
+    many = torch.func.vmap(lambda row: gpt.cummax(row, 0))(x)
+    assert torch.equal(many.values, values) and torch.equal(many.indices, indices)
+    compiled = torch.compile(lambda x: gpt.cummax(x, 1), fullgraph=True, backend="eager")(x)
+    assert torch.equal(compiled.values, values) and torch.equal(compiled.indices, indices)
+    tangent = torch.randn(5, 30)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x.detach(), tangent)
+        pushed = gpt.cummax(dual, 1)
+        moved = torch.autograd.forward_ad.unpack_dual(pushed.values).tangent
+        assert torch.equal(pushed.indices, indices)
+    assert torch.equal(moved, tangent.gather(1, indices))

@@ -53,6 +53,8 @@ def _peer(bridge: str, offer: Offer, flags: dict[str, bool]) -> Peer:
                 values.append(value)
             else:
                 options[parameter.name] = value
+        if offer.like.adds:  # indices as well, as its framework's function does
+            return lambda: call(*values, **options)[0]
         return lambda: call(*values, **options)
 
     return Peer(f"gradplan.{bridge}", offer.name, bind)

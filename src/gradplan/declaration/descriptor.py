@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from gradplan.declaration.fields import Field, field_for
+from gradplan.hints import shown, suggest_fields
 from gradplan.vocabulary import FLOATS, ElementKind, InvalidProblem, Unsupported
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def convert_field(info: FieldInfo, value: Any, desc: Descriptor, where: str) -> 
     except (TypeError, ValueError, OverflowError, Unsupported) as error:
         kind = Unsupported if isinstance(error, Unsupported) else InvalidProblem
         expected = info.field.expected(desc)
-        raise kind(f"{where}: expected {expected}; got {value!r}") from None
+        hint = info.field.closest(value)
+        raise kind(f"{where}: expected {expected}; got {shown(value)}{hint}") from None
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
@@ -119,6 +121,7 @@ class Descriptor:
         # eq=False: the generated comparison would call the weights 0.0 and -0.0 equal, and the
         # plan of one would be served for the other.
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
+        suggest_fields(cls)
 
     def __post_init__(self) -> None:
         cls = type(self)

@@ -52,7 +52,7 @@ class Field:
     parameter: str | None = None
     """What the function layer calls it, if not by its own name."""
     parameter_default: Any = None
-    """The function layer's default, where the descriptor has none."""
+    """The function layer's default, where the descriptor has none or another one."""
     is_extent = False
     """Whether it holds the sizes of axes, which tensors tell."""
     is_axis = False
@@ -73,6 +73,10 @@ class Field:
         others look at it.
         """
         raise NotImplementedError
+
+    def closest(self, value: Any) -> str:
+        """The end of a message about a value that is not accepted: what may have been meant."""
+        return ""
 
     # Samples
 
@@ -115,11 +119,13 @@ class Word(Field):
     """One of an enumeration's members, or its string."""
 
     schema = "str"
+    plain_test = "type({0}) is not str"
 
     def __init__(self, kind: type[_Word]) -> None:
         self.kind = kind
         self.stores = kind.__name__
         self.accepts = self.accepts_of(kind)
+        self.plain_expected = kind.choices()
 
     def accepts_of(self, words: Iterable[_Word]) -> str:
         """The type that admits only these members."""
@@ -132,6 +138,13 @@ class Word(Field):
     def convert(self, value: Any, desc: Any) -> _Word:
         return self.kind.parse(value)
 
+    def closest(self, value: Any) -> str:
+        return self.kind.closest(value)
+
+    def plain(self, value: Any) -> str:
+        # A string that is no word is refused by whoever converts it.
+        return value if type(value) is str else self.kind.parse(value).value
+
     def sample(self, position: int) -> Any:
         return next(iter(self.kind))
 
@@ -143,7 +156,9 @@ class Word(Field):
 
 
 class BoundsField(Word):
-    """What happens to indices out of range."""
+    """What happens to indices out of range. Functions raise unless they are asked to skip."""
+
+    parameter_default = Bounds.RAISE.value
 
     def __init__(self) -> None:
         super().__init__(Bounds)
@@ -160,6 +175,9 @@ class Element(Word):
 
     def __init__(self) -> None:
         super().__init__(ElementKind)
+
+    def accepts_of(self, words: Iterable[_Word]) -> str:
+        return f"{super().accepts_of(words)} | DType"
 
     def expected(self, desc: Descriptor) -> str:
         return "one of " + ", ".join(repr(k.value) for k in ElementKind if k in desc.elements)
@@ -222,7 +240,13 @@ class Real(Field):
     def plain(self, value: Any) -> float:
         if isinstance(value, (str, bytes, bytearray, bool)):
             raise TypeError
-        number = float(value)
+        # Of a tensor that requires grad the gradient would be lost without a word.
+        if getattr(value, "requires_grad", False):
+            raise TypeError
+        try:
+            number = float(value)
+        except OverflowError:
+            raise ValueError from None
         # One NaN object, so that descriptors with NaN compare equal.
         return math.nan if number != number else number
 
@@ -238,7 +262,7 @@ class _Integer(Field):
     plain_test = "type({0}) is not int"
     plain_expected = "an integer"
 
-    def plain(self, value: Any) -> int:
+    def plain(self, value: Any) -> Any:
         return integer(value)
 
 
@@ -316,6 +340,7 @@ class IndexInto(_Integer):
 
     accepts, stores, schema = "SupportsIndex | None", "int | None", "int?"
     plain_test = "{0} is not None and type({0}) is not int"
+    plain_expected = "None or an integer"
 
     def __init__(self, size: str) -> None:
         self.size = size
@@ -330,6 +355,9 @@ class IndexInto(_Integer):
         if not 0 <= index < getattr(desc, self.size):
             raise ValueError
         return index
+
+    def plain(self, value: Any) -> Any:
+        return None if value is None else integer(value)
 
     def sample(self, position: int) -> None:
         return None

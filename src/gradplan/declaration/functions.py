@@ -51,6 +51,8 @@ class Like:
     """The name of the operator for that."""
     chooses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Flags of the signature, and the function that takes over where they are set."""
+    adds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Flags of the signature, and the function whose indices come along where they are set."""
     inferred: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Sizes that may be None, and the indices whose largest one says it then."""
     ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)

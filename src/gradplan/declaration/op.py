@@ -189,6 +189,10 @@ class Op:
     def has_indices(self) -> bool:
         return any(t.index for t in self.tensors)
 
+    @property
+    def reads_indices(self) -> bool:
+        return any(t.index for t in self.inputs)
+
     def tensors_of(self, fixed: Mapping[str, object]) -> tuple[Tensor, ...]:
         """The tensors of a function with these fields fixed."""
         return tuple(t for t in self.tensors if t.when is None or t.when.allows(fixed))
@@ -237,7 +241,8 @@ class Op:
                 continue
             shape = tensor.shape(desc)
             kinds = tensor.kind.elements(desc.element, new=not tensor.is_input)
-            if math.prod(shape) * max(kind.itemsize for kind in kinds) >= 2**63:
+            # Frameworks refuse the same of a tensor without elements, so zeros count as ones.
+            if math.prod(n or 1 for n in shape) * max(kind.itemsize for kind in kinds) >= 2**63:
                 raise InvalidProblem(
                     f"{self.plan_name}: {tensor.name} of shape {shape} has 2^63 bytes or more"
                 )

@@ -26,6 +26,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
+from gradplan.hints import did_you_mean  # noqa: E402
 from gradplan.jax import autodiff, batching, functions  # noqa: E402
 from gradplan.jax.functions import *  # noqa: E402, F403
 
@@ -39,4 +40,5 @@ def __getattr__(name: str) -> object:
     """Functions of ops that were declared after the import."""
     if name in functions.__all__:
         return getattr(functions, name)
-    raise AttributeError(f"module 'gradplan.jax' has no attribute {name!r}")
+    hint = did_you_mean(name, __all__)
+    raise AttributeError(f"module 'gradplan.jax' has no attribute {name!r}{hint}")

@@ -17,6 +17,7 @@ from jax.interpreters import batching
 
 from gradplan.declaration import OPS, Arithmetic, AxisRole, Op, Tensor
 from gradplan.jax.problems import Family, Problem, backward, forward, tangent
+from gradplan.vocabulary import Bounds
 
 Array = Any
 Dims = Sequence[int | None]
@@ -152,6 +153,7 @@ class _Batch:
             rows = rows | more
         if (
             not indices
+            or self.raises_beside_skipped(rows)
             or not rows <= set(self.op.sizes_with_role(AxisRole.ROWS))
             or any(t.pointers or rows.intersection(t.axes[1:]) for t in (*inputs, *self.outputs))
             or any(_lead(t) in rows - needed for t in inputs if not t.index)  # many copies
@@ -161,6 +163,16 @@ class _Batch:
         ):
             return None
         return {name for name in rows if name is not None}
+
+    def raises_beside_skipped(self, rows: set[str | None]) -> bool:
+        """Whether one index is skipped, and others that are no row raise: then -1 cannot stand for
+        the first."""
+        raises = any(getattr(self.desc, info.name) is Bounds.RAISE for info in self.op.fields)
+        skips = (
+            size in rows and getattr(self.desc, name) is not None
+            for name, size in self.op.skipped.items()
+        )
+        return raises and any(skips)
 
     @functools.cached_property
     def in_any_order(self) -> Problem:

@@ -22,7 +22,7 @@ from gradplan.binding import (
 from gradplan.declaration import Like
 from gradplan.jax.problems import Problem, forward
 from gradplan.offers import gradient_parameters, own_parameters
-from gradplan.signatures import Parameter, Signature
+from gradplan.signatures import Parameter, Signature, plain_option
 from gradplan.vocabulary import InvalidProblem
 
 Array = Any
@@ -70,9 +70,9 @@ class Callee:
         ]
         given = tuple(None if x is None else (x.shape, x.dtype) for x in arrays)
         values = {**self.defaults, **values}
-        options, plain = _options([*self.parameters, *self.gradient_parameters], values)
-        prepare = _prepared if plain else _prepared.__wrapped__
-        call = prepare(self, given, options)
+        name = self.signature.function.name
+        options = _options(name, [*self.parameters, *self.gradient_parameters], values)
+        call = _prepared(self, given, options)
         enter = jnp.broadcast_to if self.signature.op.broadcasts else jnp.reshape
         entered = [
             x if x.shape == shape else enter(x, shape)
@@ -99,25 +99,24 @@ class _Options:
         return hash(self.key)
 
 
-def _options(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> tuple[_Options, bool]:
-    """The options by the descriptor's names, and whether all of them are fit for a key.
-
-    Those that are not are wrong, and the descriptor says why.
-    """
+def _options(function: str, parameters: Sequence[Parameter], values: Mapping[str, Any]) -> _Options:
+    """The options by the descriptor's names."""
     found: dict[str, Any] = {}
-    key, plain = [], True
+    key = []
     for parameter in parameters:
-        if parameter.name not in values:
+        name, field = parameter.name, parameter.info.field
+        if name not in values:
             continue
-        value, field = values[parameter.name], parameter.info.field
-        try:
-            value = field.plain(value)
-            hash(value)
-            key.append((parameter.name, field.key(value)))
-        except (TypeError, ValueError):
-            plain = False
+        if isinstance(values[name], jax.core.Tracer):
+            raise InvalidProblem(
+                f"{function}: {name}: expected {field.plain_expected}; got a JAX tracer: it is "
+                "part of the compiled program; inside of jit make it static "
+                f"(static_argnames={name!r})"
+            )
+        value = plain_option(function, name, field, values[name])
+        key.append((name, field.key(value)))
         found[parameter.info.name] = value
-    return _Options(found, tuple(key)), plain
+    return _Options(found, tuple(key))
 
 
 @dataclasses.dataclass(frozen=True)

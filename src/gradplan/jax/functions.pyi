@@ -5,13 +5,15 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Ties
+from gradplan.vocabulary import Bounds, Ties
 
 OFFERS: Offers
 __all__ = [
     "cumlogsumexp",
     "cummax",
+    "cummax_indices",
     "cummin",
+    "cummin_indices",
     "cumprod",
     "cumsum",
     "embedding",
@@ -42,16 +44,23 @@ def embedding(
     weight: ArrayLike,
     indices: ArrayLike,
     padding_idx: SupportsIndex | None = None,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """Rows of a table by index, as `jnp.take(weight, indices, axis=0)`.
+    """Rows of a table by index; one outside of the table gives zeros, as in JAX.
 
-    Indices outside of the table, negative ones included, and `padding_idx` give zeros
-    and receive no gradient. The gradient of the table is deterministic.
+    With `bounds="raise"` it is an error, inside of `jit` as well. Negative indices are
+    outside. `padding_idx` gives zeros; what gives zeros receives no gradient. The
+    gradient of the table is deterministic.
+
+    Replaces `jnp.take(weight, indices, axis=0)`; negative indices are out of range, and those
+    give zeros, not NaN.
 
     Args:
         weight: the table [num_embeddings, ...]
         indices: which row each output row is [...], int32 or int64
         padding_idx: an index that is skipped as well
+        bounds: skip indices outside of the table, or raise
 
     Returns:
         the rows
@@ -159,23 +168,64 @@ def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = Fa
 
 logcumsumexp = cumlogsumexp
 
+def cummax_indices(
+    x: ArrayLike,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> Array:
+    """Where the running maximum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+
+    Returns:
+        positions along the axis, counted from its beginning
+    """
+
+def cummin_indices(
+    x: ArrayLike,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> Array:
+    """Where the running minimum comes from, along an axis; `ties` as in its gradient.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+
+    Returns:
+        positions along the axis, counted from its beginning
+    """
+
 def segment_sum(
     data: ArrayLike,
     segment_ids: ArrayLike,
     num_segments: SupportsIndex | None = None,
     indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """Sums of the rows with the same id, as `jax.ops.segment_sum`.
+    """Sums of the rows with the same id; ids out of range are dropped, as in JAX.
 
-    Ids outside of [0, num_segments) are dropped. `num_segments` must be given inside of
-    `jit`; by default it is the largest id plus one. Ids that are said to be sorted and
-    are not: an error.
+    With `bounds="raise"` they are an error, inside of `jit` as well. `num_segments`
+    must be given inside of `jit`; by default it is the largest id plus one. Ids that
+    are said to be sorted and are not: an error.
+
+    Replaces `jax.ops.segment_sum`; ids that are said to be sorted and are not raise.
 
     Args:
         data: the rows [num_inputs, ...]
         segment_ids: the segment of each row [num_inputs], int32 or int64
         num_segments: the number of segments; by default the largest of segment_ids plus one
         indices_are_sorted: as `gradplan.segment_sum` does it
+        bounds: skip ids outside of [0, num_segments), or raise
 
     Returns:
         the sum of each segment

@@ -3,8 +3,9 @@
     output[n, :]   = weight[indices[n], :]
     dweight[v, :]  = sum over n with indices[n] == v of dout[n, :]
 
-Indices outside of [0, num_embeddings) and those equal to `padding_idx` are skipped: the output has
-zeros there and they add nothing to dweight. Sums are associated as for segments.
+Indices outside of [0, num_embeddings) raise or are skipped, as `bounds` says, and those equal to
+`padding_idx` are skipped: the output has zeros there and they add nothing to dweight. Sums are
+associated as for segments.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ EMBEDDING = Op(
             """Rows of a table; zeros where an index is skipped. Indices may have any shape.
 
             >>> weight = np.float32([[1, 2], [3, 4]])
-            >>> gp.embedding(weight, np.array([1, 0, 7]))
+            >>> gp.embedding(weight, np.array([1, 0, 7]), bounds="skip")
             array([[3., 4.],
                    [1., 2.],
                    [0., 0.]], dtype=float32)
@@ -136,11 +137,12 @@ EMBEDDING = Op(
             ),
             jax=Like(
                 "jnp.take(weight, indices, axis=0)",
-                arguments="weight, indices, padding_idx=None",
-                doc="""Rows of a table by index, as `jnp.take(weight, indices, axis=0)`.
+                arguments="weight, indices, padding_idx=None, *, bounds='skip'",
+                doc="""Rows of a table by index; one outside of the table gives zeros, as in JAX.
 
-                Indices outside of the table, negative ones included, and `padding_idx` give zeros
-                and receive no gradient. The gradient of the table is deterministic.
+                With `bounds="raise"` it is an error, inside of `jit` as well. Negative indices are
+                outside. `padding_idx` gives zeros; what gives zeros receives no gradient. The
+                gradient of the table is deterministic.
 
                 >>> embedding(jnp.float32([[1, 2], [3, 4]]), jnp.array([1, 0, 7]))
                 Array([[3., 4.],

@@ -22,6 +22,7 @@ from gradplan.declaration import (
     Figure,
     Function,
     Gradient,
+    Kind,
     Like,
     Namespace,
     Only,
@@ -33,7 +34,7 @@ from gradplan.declaration import (
     reads,
     writes,
 )
-from gradplan.vocabulary import ElementKind, OpCategory, ScanKind, Ties
+from gradplan.vocabulary import ElementKind, ExtremeKind, OpCategory, ScanKind, Ties
 
 _EXTREMES = {ScanKind.CUMMAX, ScanKind.CUMMIN}
 _NEEDS_X = Only(kind=set(ScanKind) - {ScanKind.CUMSUM})
@@ -58,6 +59,17 @@ class ScanBackwardDescriptor(_ScanFields):
     ties: Annotated[
         Ties, "which of several equal extremes receives the gradient", Only(kind=_EXTREMES)
     ] = Ties.FIRST
+
+
+class ScanIndicesDescriptor(Descriptor):
+    """Where running extremes come from. `ties` says which of equal ones it is."""
+
+    kind: Annotated[ExtremeKind, "the running extreme"]
+    input_shape: Annotated[Shape, "the shape of both tensors"]
+    scan_axis: Annotated[int, AxisOf("input_shape"), "the axis to scan along"]
+    reverse: Annotated[bool, "scan from the last element to the first"] = False
+    ties: Annotated[Ties, "which of several equal extremes it is"] = Ties.FIRST
+    element: Annotated[ElementKind, "the element type"]
 
 
 # Derivatives of the gradients ----------------------------------------------------------------
@@ -180,13 +192,16 @@ def _jax_peer(name: str) -> Peer:
 def _other_elements(name: str) -> Any:
     """PyTorch's own; for integers, whose sums have no rounding to agree about."""
 
-    def scan(torch: Any, x: Any, dim: int, reverse: bool) -> Any:
+    def scan(torch: Any, x: Any, dim: int, reverse: bool, return_indices: bool = False) -> Any:
         if x.dtype.is_complex:
             return NotImplemented
         flip = reverse and x.ndim > 0
         result = getattr(torch, name)(x.flip(dim) if flip else x, dim)
-        values = result if isinstance(result, torch.Tensor) else result.values
-        return values.flip(dim) if flip else values
+        values, indices = (result, None) if isinstance(result, torch.Tensor) else result
+        if flip:
+            values = values.flip(dim)
+            indices = None if indices is None else x.shape[dim] - 1 - indices.flip(dim)
+        return (values, indices) if return_indices else values
 
     return scan
 
@@ -203,6 +218,7 @@ def _function(
 ) -> Function:
     """A scan, with docstrings for the bridges."""
     extreme = kind in _EXTREMES
+    more = ", *, return_indices=True" if extreme else ""
     takes_dtype = kind in (ScanKind.CUMSUM, ScanKind.CUMPROD)
     jax_name = jax_name or kind.value
     jax_arguments = "operand, axis=0, reverse=False"
@@ -213,10 +229,10 @@ def _function(
         rule=rule,
         torch=Like(
             f"torch.{kind}",
-            arguments="x, dim, reverse=False" + (", *, dtype=None" if takes_dtype else ""),
+            arguments="x, dim, reverse=False" + (", *, dtype=None" if takes_dtype else more),
             doc=torch,
             defaults={"ties": "last"} if extreme else {},
-            differs="the values alone, without indices" if extreme else "",
+            adds={"return_indices": f"{kind}_indices"} if extreme else {},
             float32_under_autocast=takes_dtype,
             other_elements=_other_elements(kind.value),
         ),
@@ -310,9 +326,12 @@ SCAN = Op(
             >>> gp.cummax(np.float32([1, 3, 2, 4]))
             array([1., 3., 3., 4.], dtype=float32)
             """,
-            torch="""Running maximum along `dim`: the values of `torch.cummax`, with its gradients.
+            torch="""Running maximum along `dim`, and where it comes from.
 
-            >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
+            >>> values, indices = cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
+            >>> values, indices
+            (tensor([1., 3., 3., 4.]), tensor([0, 1, 1, 3]))
+            >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0, return_indices=False)
             tensor([1., 3., 3., 4.])
             """,
             jax="""Running maximum along an axis, as `jax.lax.cummax`.
@@ -335,10 +354,10 @@ SCAN = Op(
             >>> gp.cummin(np.float32([3, 1, 2, 0]))
             array([3., 1., 1., 0.], dtype=float32)
             """,
-            torch="""Running minimum along `dim`: the values of `torch.cummin`, with its gradients.
+            torch="""Running minimum along `dim`, and where it comes from.
 
-            >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0)
-            tensor([3., 1., 1., 0.])
+            >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0).indices
+            tensor([0, 1, 1, 3])
             """,
             jax="""Running minimum along an axis, as `jax.lax.cummin`; `ties` as for `cummax`.
 
@@ -394,7 +413,7 @@ SCAN_BACKWARD = Op(
         ),
         _gradient(
             ScanKind.CUMPROD,
-            """Gradient of `cumprod`; right with any number of zeros in x.
+            """Gradient of `cumprod`; right with any number of zeros in x, and not NaN where y overflows.
 
             >>> x = np.float32([2, 0, 5])
             >>> gp.cumprod_backward(np.ones_like(x), x, gp.cumprod(x))
@@ -431,6 +450,57 @@ SCAN_BACKWARD = Op(
             array([0.5, 0.5])
             """,
             figures=(Figure("square", 0.30, "torch", 30),),
+        ),
+    ),
+)
+
+
+def _positions(kind: ExtremeKind, doc: str, figures: tuple[Figure, ...] = ()) -> Function:
+    def bind(torch: Any, v: Any, out: Any) -> Any:
+        function, x, axis = getattr(torch, kind.value), v.x, v.axis
+        return lambda: function(x, axis).indices
+
+    # PyTorch's function gives them together with the values.
+    peer = Peer("torch", f"torch.{kind}(...).indices", bind)
+    return Function(
+        f"{kind}_indices", doc, fixed={"kind": kind}, torch=None, peers=(peer,), figures=figures
+    )
+
+
+SCAN_INDICES = Op(
+    ScanIndicesDescriptor,
+    OpCategory.SCAN,
+    "Where a running maximum or minimum along an axis comes from.",
+    tensors=(
+        reads("x", "input_shape", doc="what is scanned"),
+        writes(
+            "indices",
+            "input_shape",
+            kind=Kind.INDEX,
+            into="scan_axis",
+            doc="positions along the axis, counted from its beginning",
+        ),
+    ),
+    functions=(
+        _positions(
+            ExtremeKind.CUMMAX,
+            """Where the running maximum comes from, along an axis; `ties` as in its gradient.
+
+            >>> x = np.float32([1, 3, 2, 3])
+            >>> gp.cummax_indices(x)
+            array([0, 1, 1, 1])
+            >>> gp.cummax_indices(x, ties="last")
+            array([0, 1, 1, 3])
+            """,
+            figures=(Figure("square", 0.30, "torch", 4), Figure("columns", 0.30, "torch", 10)),
+        ),
+        _positions(
+            ExtremeKind.CUMMIN,
+            """Where the running minimum comes from, along an axis; `ties` as in its gradient.
+
+            >>> gp.cummin_indices(np.float32([3, 1, 2, 0]), reverse=True)
+            array([3, 3, 3, 3])
+            """,
         ),
     ),
 )

@@ -4,7 +4,7 @@
     d_input[n, :] = d_output[segment_ids[n], :]
 
 Members are added in ascending n, in blocks of 256 (docs/numerics.md); an empty segment is 0. Ids
-outside of [0, num_segments) are skipped: they add nothing, and their d_input is 0.
+outside of [0, num_segments) are skipped (they add nothing, and their d_input is 0) or raise.
 """
 
 from __future__ import annotations
@@ -156,15 +156,16 @@ UNSORTED_SEGMENT_SUM = Op(
             jax=Like(
                 "jax.ops.segment_sum",
                 name="segment_sum",
-                arguments="data, segment_ids, num_segments=None, indices_are_sorted=False",
+                arguments="data, segment_ids, num_segments=None, indices_are_sorted=False, "
+                "*, bounds='skip'",
                 names={"data": "x"},
                 chooses={"indices_are_sorted": "segment_sum"},
                 inferred={"num_segments": "segment_ids"},
-                doc="""Sums of the rows with the same id, as `jax.ops.segment_sum`.
+                doc="""Sums of the rows with the same id; ids out of range are dropped, as in JAX.
 
-                Ids outside of [0, num_segments) are dropped. `num_segments` must be given inside of
-                `jit`; by default it is the largest id plus one. Ids that are said to be sorted and
-                are not: an error.
+                With `bounds="raise"` they are an error, inside of `jit` as well. `num_segments`
+                must be given inside of `jit`; by default it is the largest id plus one. Ids that
+                are said to be sorted and are not: an error.
 
                 >>> segment_sum(jnp.float32([1, 2, 3]), jnp.array([1, 0, 1]))
                 Array([2., 4.], dtype=float32)
@@ -195,7 +196,7 @@ SEGMENT_SUM_BACKWARD = Op(
             "segment_sum_backward",
             """Gradient of `segment_sum` and `unsorted_segment_sum`; zero where an id was skipped.
 
-            >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]))
+            >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]), bounds="skip")
             array([2., 1., 2., 0.], dtype=float32)
             """,
             peers=(

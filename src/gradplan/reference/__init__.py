@@ -22,4 +22,5 @@ for _module in pkgutil.iter_modules(__path__):
 
 globals().update(FUNCTIONS)
 
-__all__ = ["FUNCTIONS", "operation", *FUNCTIONS]
+__all__ = ["FUNCTIONS", "operation"]
+__all__.extend(FUNCTIONS)

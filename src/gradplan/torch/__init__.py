@@ -7,8 +7,8 @@
 >>> x.grad
 tensor([3., 2., 1.])
 
-Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules. docs/torch.md says
-what to replace with what.
+Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules.
+docs/guides/migrating.md says what to replace with what.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ except ModuleNotFoundError as _error:
 if _torch.__version__ < (2, 6):
     raise ImportError(f"gradplan.torch needs PyTorch 2.6 or later; found {_torch.__version__}")
 
+from gradplan.hints import did_you_mean
 from gradplan.torch import functions, nn
 from gradplan.torch.functions import *  # noqa: F403
 from gradplan.torch.memory import release_memory
@@ -40,4 +41,5 @@ def __getattr__(name: str) -> object:
     """Functions of ops that were declared after the import."""
     if name in functions.__all__:
         return getattr(functions, name)
-    raise AttributeError(f"module 'gradplan.torch' has no attribute {name!r}")
+    hint = did_you_mean(name, __all__)
+    raise AttributeError(f"module 'gradplan.torch' has no attribute {name!r}{hint}")

@@ -285,7 +285,7 @@ def register(operator: Operator) -> None:
             keys = keyset & private.KEYS_AFTER_AUTOGRAD
             result = operator.overload.redispatch(keys, *arguments)
         floats = [arguments[i] for i in operator.differentiable]
-        forward_mode = private.is_forward_mode()
+        forward_mode = bool(floats) and private.is_forward_mode()
         needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in floats)
         if not needed and not forward_mode:
             return result

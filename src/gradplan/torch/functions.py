@@ -9,23 +9,43 @@ functions.pyi, which `make stubs` writes.
 from __future__ import annotations
 
 import functools
-import operator as _operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
-from gradplan.declaration import Tensor
-from gradplan.offers import TORCH, Offer, Offers
-from gradplan.signatures import Parameter
+from gradplan.declaration import Field, Tensor
+from gradplan.declaration.fields import Flag
+from gradplan.hints import check_given
+from gradplan.offers import TORCH, Offer, Offers, offered_as
+from gradplan.signatures import Parameter, plain_option
+from gradplan.tensors import check_one_device, describe
 from gradplan.torch.fast_path import is_compiling
 from gradplan.torch.operators import OPERATORS, Operator
-from gradplan.vocabulary import FLOATS, Bounds, IndexOutOfRange, InvalidProblem, Unsupported
+from gradplan.vocabulary import (
+    FLOATS,
+    Bounds,
+    ElementKind,
+    IndexOutOfRange,
+    InvalidProblem,
+    Unsupported,
+)
 
 __all__: list[str] = []
 
+_FLAG = Flag()
+_PLAIN = {"SymInt": int, "float": float, "bool": bool, "str": str}
+"""The Python types of options in schemas."""
 _ELEMENTS = frozenset(getattr(torch, kind.dtype_name) for kind in FLOATS)
+
+
+class ValuesAndIndices(NamedTuple):
+    """What PyTorch's functions of that kind give."""
+
+    values: torch.Tensor
+    indices: torch.Tensor
 
 
 class _Call:
@@ -36,54 +56,76 @@ class _Call:
         self.name = offer.name
         self.outer = {inner: outer for outer, inner in offer.names.items()}
         """What the function layer's names are here."""
-        shown = {p.name for p in offer.parameters}
+        self.shown = {p.name for p in offer.parameters}
         self.options = [
             (name, what)
             for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
             if isinstance(what, Parameter)
         ]
+        self.function = offer.signature.function
+        self.tensors = [
+            (name, what)
+            for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
+            if isinstance(what, Tensor)
+        ]
         self.first = self._outer(offer.signature.first.function_name)
-        self.constants = {
-            p.name: offer.like.defaults.get(p.name, p.default)
-            for p in self.operators[""].options
-            if self._outer(p.name) not in shown
-        }
 
     def _outer(self, name: str) -> str:
         return self.outer.get(name, name)
 
     @functools.cached_property
     def operators(self) -> dict[str, Operator]:
-        """The operator, and those that flags choose instead, by flag."""
+        """The operator, and those that flags choose instead or add, by flag."""
         like = self.offer.like
-        names = {"": like.operator or self.offer.signature.function.name, **like.chooses}
+        main = like.operator or self.offer.signature.function.name
+        names = {"": main, **like.chooses, **like.adds}
         return {flag: OPERATORS[name] for flag, name in names.items()}
+
+    def _constants(self, operator: Operator) -> dict[str, Any]:
+        """What the operator takes and the signature does not have: the framework's conventions."""
+        return {
+            p.name: self.offer.like.defaults.get(p.name, p.default)
+            for p in operator.options
+            if self._outer(p.name) not in self.shown
+        }
 
     def arguments(self, flag: str = "") -> list[str]:
         """The operator's arguments as expressions over the names here."""
+        constants = self._constants(self.operators[flag])
         return [
-            repr(self.constants[name]) if name in self.constants else self._outer(name)
+            repr(constants[name]) if name in constants else self._outer(name)
             for name in self.operators[flag].arguments
         ]
 
     def __call__(self, **values: Any) -> Any:
         like = self.offer.like
+        check_given(self.name, values)
+        self._check_tensors(values)
         x = values[self.first]
         dtype = values.pop("dtype", None)
         if dtype is not None:
-            x = x.to(dtype)
+            x = x.to(_dtype(f"{self.name}: dtype", dtype))
         elif like.float32_under_autocast and x.is_cuda:
             x = _as_float32(x)
         values[self.first] = x
         self._check_ranks(values)
         for name, parameter in self.options:
             values[name] = self._normal(name, parameter, values)
+        for flag in (*like.chooses, *like.adds):
+            values[flag] = plain_option(self.name, flag, _FLAG, values[flag])
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
-        operator = self.operators[flag]
+        result = self._call_operator(self.operators[flag], values)
+        added = next((flag for flag in like.adds if values[flag]), "")
+        if added:
+            return ValuesAndIndices(result, self._call_operator(self.operators[added], values))
+        return result
+
+    def _call_operator(self, operator: Operator, values: dict[str, Any]) -> Any:
+        constants = self._constants(operator)
         given = [
-            self.constants[name] if name in self.constants else values[self._outer(name)]
+            constants[name] if name in constants else values[self._outer(name)]
             for name in operator.arguments
         ]
         if self.offer.op.broadcasts:
@@ -91,6 +133,30 @@ class _Call:
             repeat = OPERATORS[self.offer.op.broadcasts].call
             given[:count] = _broadcast(given[:count], repeat)
         return operator.call(*given)
+
+    def _check_tensors(self, values: dict[str, Any]) -> None:
+        """Raises for what is no tensor, and for tensors on several devices."""
+        given = [(n, values[n]) for n, t in self.tensors if not (t.optional and values[n] is None)]
+        for name, x in given:
+            if not isinstance(x, torch.Tensor):
+                raise InvalidProblem(
+                    f"{self.name}: {name}: expected a torch.Tensor; got {describe(x)}"
+                    f"{self._instead_of_tensor(x)}"
+                )
+        if len({x.device for _, x in given}) > 1:
+            check_one_device(self.name, given)
+
+    def _instead_of_tensor(self, x: Any) -> str:
+        """How to go on with something that is no tensor."""
+        if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
+            return f"; use {offered_as('gradplan.jax', self.offer.op, self.function)}"
+        if type(x) is np.ndarray:
+            return f"; use gradplan.{self.function.name}, or pass torch.from_numpy(x)"
+        if isinstance(x, np.ma.MaskedArray):
+            return "; pass torch.from_numpy(x.filled(value))"
+        if hasattr(x, "to_numpy"):  # pandas, polars, xarray
+            return "; pass torch.from_numpy(x.to_numpy())"
+        return "; convert it with torch.tensor(x)" if isinstance(x, (list, tuple)) else ""
 
     def _check_ranks(self, values: dict[str, Any]) -> None:
         for name, rank in self.offer.like.ranks.items():
@@ -106,17 +172,30 @@ class _Call:
         """An option as the operator takes it."""
         field, value = parameter.info.field, values[name]
         if field.is_axis:
-            return _axis(f"{self.name}: {name}", values[self.first], value)
+            return self._axis(name, field, values[self.first], value)
         if isinstance(value, torch.Tensor):
-            if not field.is_extent:
+            if not field.is_extent or value.is_floating_point() or value.dtype is torch.bool:
                 hint = f" (use {self.offer.like.peer})" if self.offer.like.peer else ""
                 raise Unsupported(f"{self.name}: {name}: expected a number; got a tensor{hint}")
             return int(value)
+        # Numbers may be symbols while compiling; what has its type already is left alone.
+        symbol = field.is_extent and isinstance(value, torch.SymInt)
+        if not symbol and type(value) is not _PLAIN.get(field.schema):
+            value = plain_option(self.name, name, field, value)
         if field.size and value is not None:
             return self._index(name, field.size, value, values)
-        if field.schema == "float" and type(value) is not float:
-            return float(value)
         return value
+
+    def _axis(self, name: str, field: Field, x: Any, dim: Any) -> int:
+        """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
+        rank = x.ndim or 1
+        axis: int = dim if type(dim) is int else plain_option(self.name, name, field, dim)
+        if not -rank <= axis < rank:
+            raise IndexOutOfRange(
+                f"{self.name}: {name}: expected {-rank} to {rank - 1} for a tensor of rank "
+                f"{x.ndim}; got {axis}"
+            )
+        return axis
 
     def _index(self, name: str, size: str, value: int, values: dict[str, Any]) -> int:
         """An index that may count from the end, as PyTorch's do."""
@@ -134,23 +213,18 @@ class _Call:
         if result is NotImplemented:
             known = ", ".join(sorted(str(dtype) for dtype in _ELEMENTS))
             raise Unsupported(f"{self.name}: expected one of {known}; got {x.dtype}")
-        return result
+        return ValuesAndIndices(*result) if isinstance(result, tuple) else result
 
 
-def _axis(what: str, x: Any, dim: Any) -> int:
-    """`dim` as a plain integer; what PyTorch calls an IndexError is one here."""
-    rank = x.ndim or 1
-    if type(dim) is int and -rank <= dim < rank:
-        return dim
+def _dtype(what: str, value: Any) -> torch.dtype:
+    """PyTorch's element type; the names of others do as well."""
+    if isinstance(value, torch.dtype):
+        return value
     try:
-        axis = _operator.index(dim)
-    except TypeError:
-        raise InvalidProblem(f"{what}: expected an integer; got {dim!r}") from None
-    if not -rank <= axis < rank:
-        raise IndexOutOfRange(
-            f"{what}: expected {-rank} to {rank - 1} for a tensor of rank {x.ndim}; got {axis}"
-        )
-    return axis
+        made: torch.dtype = getattr(torch, ElementKind.parse(value).dtype_name)
+    except InvalidProblem as error:
+        raise InvalidProblem(f"{what}: {error}") from None
+    return made
 
 
 def _as_float32(x: Any) -> Any:
@@ -200,11 +274,20 @@ def _make(offer: Offer) -> Callable[..., Any]:
     names = [p.name for p in offer.parameters]
     condition = "dtype is None and " if "dtype" in names else ""
     condition += "not is_compiling() and "
+    # 1 equals True, and is refused: only by whoever looks at everything.
+    for flag in (*offer.like.chooses, *offer.like.adds):
+        condition += f"({flag} is False or {flag} is True) and "
+    known = "known"
+    for number, flag in enumerate(offer.like.adds):
+        fast[f"also_{number}"] = call.operators[flag].call
+        also = f"also_{number}({', '.join(call.arguments(flag))})"
+        known = f"ValuesAndIndices(known, {also}) if {flag} else known"
     body = (
         f"if {condition}(known := {chosen}({', '.join(call.arguments())})) is not None:\n"
-        f"    return known\n"
+        f"    return {known}\n"
         f"return call({', '.join(f'{name}={name}' for name in names)})"
     )
+    fast["ValuesAndIndices"] = ValuesAndIndices
     return offer.compile(body, __name__, call=call, is_compiling=is_compiling, **fast)
 
 

@@ -1,5 +1,5 @@
 # Written by tools/stubs.py from the declarations; do not edit.
-from typing import Any, Literal, SupportsFloat, SupportsIndex
+from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overload
 
 import torch
 
@@ -18,6 +18,10 @@ __all__ = [
     "segment_sum",
     "sparsemax",
 ]
+
+class ValuesAndIndices(NamedTuple):
+    values: torch.Tensor
+    indices: torch.Tensor
 
 def lerp(a: torch.Tensor, b: torch.Tensor, weight: SupportsFloat) -> torch.Tensor:
     """Linear interpolation from a (weight 0) to b (weight 1), exact at both.
@@ -119,36 +123,91 @@ def cumprod(
     tensor([ 1., 12.,  0.])
     """
 
-def cummax(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
-    """Running maximum along `dim`: the values of `torch.cummax`, with its gradients.
+@overload
+def cummax(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    return_indices: Literal[True] = True,
+) -> ValuesAndIndices:
+    """Running maximum along `dim`, and where it comes from.
+
+    Replaces `torch.cummax`.
 
     Args:
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        return_indices: whether to give a pair of values and indices
 
     Returns:
-        the running result
+        the running result; and `gradplan.cummax_indices`, if return_indices
 
-    >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
+    >>> values, indices = cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
+    >>> values, indices
+    (tensor([1., 3., 3., 4.]), tensor([0, 1, 1, 3]))
+    >>> cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0, return_indices=False)
     tensor([1., 3., 3., 4.])
     """
 
-def cummin(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
-    """Running minimum along `dim`: the values of `torch.cummin`, with its gradients.
+@overload
+def cummax(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    return_indices: Literal[False],
+) -> torch.Tensor: ...
+@overload
+def cummax(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    return_indices: bool,
+) -> ValuesAndIndices | torch.Tensor: ...
+@overload
+def cummin(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    return_indices: Literal[True] = True,
+) -> ValuesAndIndices:
+    """Running minimum along `dim`, and where it comes from.
+
+    Replaces `torch.cummin`.
 
     Args:
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        return_indices: whether to give a pair of values and indices
 
     Returns:
-        the running result
+        the running result; and `gradplan.cummin_indices`, if return_indices
 
-    >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0)
-    tensor([3., 1., 1., 0.])
+    >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0).indices
+    tensor([0, 1, 1, 3])
     """
 
+@overload
+def cummin(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    return_indices: Literal[False],
+) -> torch.Tensor: ...
+@overload
+def cummin(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    return_indices: bool,
+) -> ValuesAndIndices | torch.Tensor: ...
 def logcumsumexp(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
     """Logarithm of the running sum of exponentials along `dim`.
 

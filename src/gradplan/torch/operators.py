@@ -21,6 +21,7 @@ from gradplan.declaration import OPS, Kind, Like, Op, Tensor, for_every_op
 from gradplan.functions import prepare
 from gradplan.offers import own_parameters
 from gradplan.signatures import Signature
+from gradplan.tensors import check_one_device
 from gradplan.torch import private
 from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
 from gradplan.torch.memory import Output
@@ -47,7 +48,11 @@ class Operator:
         self.options = own_parameters(signature)
         self.first = self.tensors.index(signature.first)
         """The position of the tensor whose element type is the problem's."""
-        self.differentiable = [i for i, t in enumerate(self.tensors) if t.differentiable]
+        differentiable = any(t.differentiable for t in self.outputs)
+        self.differentiable = [
+            i for i, t in enumerate(self.tensors) if t.differentiable and differentiable
+        ]
+        """The inputs that may need gradients."""
         self.library = torch.library.Library(NAMESPACE, "FRAGMENT")
         self.overload = self._define()
 
@@ -150,12 +155,11 @@ class Operator:
         return tuple(made) if len(made) > 1 else made[0]
 
     def check(self, arguments: Sequence[Any]) -> None:
-        """Raises for element types that differ; a kernel does the same, but later."""
-        given = [
-            (t.function_name, x.dtype)
-            for t, x in zip(self.tensors, arguments, strict=False)
-            if t.kind is Kind.ELEMENT and x is not None
-        ]
+        """Raises for element types or devices that differ; a kernel does the same, but later."""
+        tensors = [(t, x) for t, x in zip(self.tensors, arguments, strict=False) if x is not None]
+        if len({x.device for _, x in tensors}) > 1:
+            check_one_device(self.name, [(t.function_name, x) for t, x in tensors])
+        given = [(t.function_name, x.dtype) for t, x in tensors if t.kind is Kind.ELEMENT]
         if len({dtype for _, dtype in given}) > 1:
             got = ", ".join(f"{name} {dtype}" for name, dtype in given)
             raise InvalidProblem(f"{self.name}: expected tensors of one element type; got {got}")
@@ -211,7 +215,8 @@ class Operator:
         """
         self.check(arguments)
         shapes = self.output_shapes(arguments)
-        inputs = arguments[: len(self.tensors)]
+        # Derivatives are recorded elsewhere; the function layer refuses tensors that want them.
+        inputs = [None if x is None else x.detach() for x in arguments[: len(self.tensors)]]
         return prepare(self.signature, inputs, self._values(arguments)), shapes
 
     # Ways to call it
