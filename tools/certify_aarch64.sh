@@ -41,7 +41,7 @@ if [ ! -e "${root}/complete" ]; then
     -o Dir::State="${here}/apt/state" -o Dir::State::status="${here}/apt/state/status"
     -o Dir::Cache="${here}/apt/cache" -o Debug::NoLocking=true)
   quietly "${apt[@]}" update
-  quietly "${apt[@]}" --download-only install python3 libgomp1 libstdc++6
+  quietly "${apt[@]}" --download-only install python3 libstdc++6
   for package_file in "${here}"/apt/cache/archives/*.deb; do dpkg -x "${package_file}" "${root}"; done
   rm -rf "${here}/apt"
   touch "${root}/complete"

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import gradplan
 from gradplan.cli import bench, certify, info
-from gradplan.cli.terminal import UserError, did_you_mean
+from gradplan.cli.terminal import UserError
+from gradplan.hints import did_you_mean
 from gradplan.vocabulary import Error
 
 _EPILOG = """\

@@ -19,9 +19,10 @@ import gradplan
 from gradplan import certify as work
 from gradplan.cases import problems
 from gradplan.cli.files import check_writable, is_standard_output, write_file
-from gradplan.cli.terminal import UserError, choose, console, did_you_mean, progress
+from gradplan.cli.terminal import UserError, choose, console, progress
 from gradplan.declaration import OPS
 from gradplan.engines import ENGINES, Engine
+from gradplan.hints import did_you_mean
 from gradplan.machine import machine
 from gradplan.vocabulary import FLOATS, NUMERICS_VERSION, ElementKind
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import sys
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gradplan.hints import did_you_mean
 
 _PIPE_WIDTH = 200  # rich would wrap at 80 where there is no terminal to ask
 
@@ -37,19 +38,6 @@ def progress(out: Console) -> Iterator[Progress]:
         disable=not out.is_terminal,
     ) as bar:
         yield bar
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint to put behind a complaint about a word that is not known.
-
-    >>> did_you_mean("cumsun", ["cumsum", "lerp"])
-    "; did you mean 'cumsum'?"
-    >>> did_you_mean("abacus", ["cumsum", "lerp"])
-    ''
-    """
-    by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def choose(given: Iterable[str] | None, choices: Iterable[str], option: str) -> list[str] | None:
