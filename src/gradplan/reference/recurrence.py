@@ -101,5 +101,6 @@ def apply(p: Scaled, v: Array) -> Array:
     exponent = np.clip(p.exponent + q.exponent, -limit, limit)
     half = exponent >> 1
     one = np.ones_like(v)
-    product: Array = multiply(p.mantissa, q.mantissa)
-    return product * np.ldexp(one, half) * np.ldexp(one, exponent - half)
+    product = multiply(p.mantissa, q.mantissa)
+    value: Array = product * np.ldexp(one, half) * np.ldexp(one, exponent - half)
+    return value
