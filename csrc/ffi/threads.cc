@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "memory/openmp.h"
+
 namespace gradplan::ffi {
 namespace {
 
@@ -27,3 +29,4 @@ void parallel_copy(tvm::ffi::TensorView from, tvm::ffi::TensorView to) {
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_copy, gradplan::ffi::parallel_copy);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_set_num_threads, gradplan::memory::set_num_threads);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_get_num_threads, gradplan::memory::num_threads);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_share_openmp, gradplan::memory::share_openmp);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "memory/openmp.h"
 #include "memory/pause.h"
 
 namespace gradplan::memory {
@@ -179,6 +180,8 @@ int processors() {
 }
 
 bool run_together(int helpers, void (*work)(void*), void* context) {
+  const uint32_t before = forks.load(std::memory_order_relaxed);
+  if (run_in_openmp(helpers, work, context)) return forks.load(std::memory_order_relaxed) == before;
   helpers = std::min(helpers, kMostHelpers);
   start_workers(helpers);
   helpers = std::min(helpers, workers.load(std::memory_order_relaxed));
@@ -187,7 +190,6 @@ bool run_together(int helpers, void (*work)(void*), void* context) {
     work(context);
     return true;
   }
-  const uint32_t before = forks.load(std::memory_order_relaxed);
   slot->work = work;
   slot->context = context;
   slot->word.store(kTaken + helpers * kSeat, std::memory_order_release);

@@ -28,10 +28,13 @@ except ModuleNotFoundError as _error:
 if _torch.__version__ < (2, 6):
     raise ImportError(f"gradplan.torch needs PyTorch 2.6 or later; found {_torch.__version__}")
 
+from gradplan.engines.checks import common as _common
 from gradplan.hints import did_you_mean
 from gradplan.torch import functions, nn
 from gradplan.torch.functions import *  # noqa: F403
 from gradplan.torch.memory import release_memory
+
+_common().gradplan_share_openmp()  # PyTorch's threads serve while they are awake
 
 __all__ = ["nn", "release_memory"]
 __all__ += functions.__all__
