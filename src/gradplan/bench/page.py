@@ -67,7 +67,7 @@ def picture(results: dict[str, Any]) -> str:
     panels = {f"Speed as a multiple of memcpy's, {element}": _memcpy_plot(element, cells)}
     if peers:
         marked = zip(svg.SYMBOLS, peers, strict=False)
-        names = ", ".join(f"{mark} {title_of(peer)}" for mark, peer in marked)
+        names = " ".join(f"{mark} {title_of(peer)}" for mark, peer in marked)
         panels[f"Times faster than {names}"] = _ratio_plot(element, cells, peers)
     return svg.side_by_side("gradplan: the speed board", panels, _style())
 
