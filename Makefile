@@ -26,10 +26,11 @@ WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py p
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help certify quick test lint format stubs docs site wheel exhaustive sanitize bench clean
+.PHONY: help certify certify-aarch64 quick test lint format stubs docs site wheel exhaustive sanitize \
+	bench clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The environment ------------------------------------------------------------------------------
 
@@ -76,6 +77,9 @@ $(DOCUMENTED): $(CREATED)
 
 certify: $(INSTALLED) ## verify every plan against the reference on this machine
 	@$(BIN)/gradplan certify
+
+certify-aarch64: $(CREATED) ## the same on aarch64: cross-built, run under qemu (needs Debian; 5 minutes)
+	@tools/certify_aarch64.sh $(BIN)/python $(BIN)/cmake
 
 quick: $(INSTALLED) $(TESTABLE) ## run every test once, and every op (under a minute)
 	@$(PYTEST) -m quick $(PYTEST_ARGS)

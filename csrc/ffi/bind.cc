@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "ffi/contract.h"
+#include "ffi/python_lock.h"
+#include "memory/thread_pool.h"
 
 namespace gradplan::ffi {
 namespace {
@@ -90,12 +94,49 @@ class Scratch {
   std::unique_ptr<void, Free> owned_;
 };
 
-Function make_run(std::shared_ptr<const CallContract> contract, Launch launch, bool merging) {
-  return Function::FromPacked([contract, launch, merging](PackedArgs args, Any*) {
+// Calls f here or, if this thread's stack is too small for a kernel, on another one.
+template <class F>
+void with_stack(F&& f) {
+  if (memory::has_room_on_stack()) return f();
+  struct Elsewhere {
+    F& f;
+    std::exception_ptr error;
+  } elsewhere{f, nullptr};
+  const bool ran = memory::run_on_new_stack(
+      [](void* context) {
+        auto& self = *static_cast<Elsewhere*>(context);
+        try {
+          self.f();
+        } catch (...) {
+          self.error = std::current_exception();
+        }
+      },
+      &elsewhere);
+  if (!ran) throw std::bad_alloc();
+  if (elsewhere.error) std::rethrow_exception(elsewhere.error);
+}
+
+// What a function that runs a kernel may do.
+struct Manners {
+  bool merges = false;    // takes tensors whose axes are yet to be merged
+  bool releases = false;  // lets go of Python's lock
+  bool discards = false;  // leaves outputs unfinished when a signal's handler raises
+};
+
+Function make_run(std::shared_ptr<const CallContract> contract, Launch launch, Manners manners) {
+  return Function::FromPacked([contract, launch, manners](PackedArgs args, Any*) {
     translate_errors([&] {
-      const Call call(*contract, args, merging);
+      const Call call(*contract, args, manners.merges);
       const Scratch own(call.workspace ? 0 : contract->workspace_size);
-      launch(call.operands, call.workspace ? call.workspace : own.data());
+      PythonLockReleased lock(manners.releases);
+      std::optional<SignalInterruption> signals;
+      if (manners.releases && manners.discards) signals.emplace(lock);
+      try {
+        with_stack([&] { launch(call.operands, call.workspace ? call.workspace : own.data()); });
+      } catch (const memory::Interrupted&) {
+        if (signals->raised()) throw tvm::ffi::EnvErrorAlreadySet();
+        throw PlanError("KernelError", contract->plan + ": a signal handler forked inside of it");
+      }
     });
   });
 }
@@ -169,8 +210,9 @@ void check_implemented(const KernelDefinition& kernel, const Problem& problem) {
     refuse(std::string(" of ") + dtype_name(element));
 }
 
-Array<Any> bind_plan(const Kernels& kernels, const String& name, const String& plan,
-                     const Operands& operands, const Map<String, Any>& attributes) {
+Map<String, Any> bind_plan(const Kernels& kernels, const String& name, const String& plan,
+                           const Operands& operands, const Map<String, Any>& attributes,
+                           bool releases) {
   const auto kernel = std::find_if(kernels.begin(), kernels.end(), [&](const KernelDefinition& k) {
     return k.name == std::string(name);
   });
@@ -183,8 +225,12 @@ Array<Any> bind_plan(const Kernels& kernels, const String& name, const String& p
   if (bound.workspace_size > 0)
     contract->workspace_size = bound.workspace_size + int64_t(kWorkspaceAlignment);
   for (int i : bound.dispensable) contract->tensors[i].optional = true;
-  return {make_run(contract, bound.launch, false), make_run(contract, bound.launch, true),
-          contract->workspace_size};
+  const auto made = [&](Manners manners) { return make_run(contract, bound.launch, manners); };
+  return {{"run", made({.releases = releases})},
+          {"discarding", made({.releases = releases, .discards = true})},
+          {"merging", made({.merges = true, .releases = releases, .discards = true})},
+          {"foreign", made({})},
+          {"workspace_size", contract->workspace_size}};
 }
 
 // A function that makes the checks of a call and runs nothing, for engines that are not in C++ and
@@ -208,7 +254,8 @@ int bind(const Kernels& kernels, const TVMFFIAny* args, int32_t count, TVMFFIAny
   const PackedArgs given(reinterpret_cast<const AnyView*>(args), count);
   *reinterpret_cast<Any*>(result) = translate_errors([&] {
     return bind_plan(kernels, given[0].cast<String>(), given[1].cast<String>(),
-                     given[2].cast<Operands>(), given[3].cast<Map<String, Any>>());
+                     given[2].cast<Operands>(), given[3].cast<Map<String, Any>>(),
+                     count > 4 && given[4].cast<bool>());
   });
   TVM_FFI_SAFE_CALL_END();
 }

@@ -3,9 +3,11 @@
 // XLA calls a target with buffers and constants, and has room for about a thousand targets in a
 // process (jax-tvm-ffi), fewer than a program may have problems. So there is one target per op, and
 // a number, which is a digest of the problem, says which of its bound kernels a call means.
+#include <pthread.h>
 #include <tvm/ffi/tvm_ffi.h>
 
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -21,6 +23,11 @@ Published& published() {
   static auto* all = new Published;  // never destroyed: XLA's threads may outlive main
   return *all;
 }
+
+// Nobody publishes while the process forks, so a child finds the table whole.
+[[maybe_unused]] const int fork_handlers = pthread_atfork(
+    [] { published().mutex.lock(); }, [] { published().mutex.unlock(); },
+    [] { new (&published().mutex) std::shared_mutex; });  // who locked it is another thread here
 
 // Compiled programs keep the number for as long as they live, so nothing is ever taken back.
 void publish(int64_t number, const tvm::ffi::Function& function) {

@@ -139,7 +139,10 @@ GP_INLINE Half narrow_half(Float f) {
 }
 
 GP_INLINE Float widen_bfloat(Half h) {
-#if defined(__AVX2__) && !defined(__AVX512F__)  // GCC 12 makes five instructions of the conversion
+  // GCC 12 makes five instructions of the conversion.
+#if defined(__AVX512F__)
+  return (Float)((Word)_mm512_cvtepu16_epi32((__m256i)h) << 16);
+#elif defined(__AVX2__)
   return (Float)((Word)_mm256_cvtepu16_epi32((__m128i)h) << 16);
 #else
   return (Float)(__builtin_convertvector(h, Word) << 16);
@@ -230,9 +233,9 @@ GP_INLINE void stream_bytes(void* p, const void* packed, std::integral_constant<
   std::memcpy(p, packed, 8);  // f16 on SSE: too narrow to stream
 }
 
-template <class E>
+template <bool kNan = true, class E>
 GP_INLINE void stream_part(E* p, Native<ComputeOf<E>> v) {
-  alignas(64) auto packed = pack_part(p, v);
+  alignas(64) auto packed = pack_part<kNan>(p, v);
   stream_bytes(p, &packed, std::integral_constant<int, int(sizeof packed)>{});
 }
 
@@ -249,16 +252,16 @@ GP_INLINE Lanes<ComputeOf<E>> load_lanes(const E* p) {
   return r;
 }
 
-template <class E>
+template <bool kNan = true, class E>
 GP_INLINE void store_lanes(E* p, const Lanes<ComputeOf<E>>& v) {
   using V = Lanes<ComputeOf<E>>;
-  for (int i = 0; i < V::kParts; ++i) store_part(p + i * V::kWidth, v.part[i]);
+  for (int i = 0; i < V::kParts; ++i) store_part<kNan>(p + i * V::kWidth, v.part[i]);
 }
 
-template <class E>
+template <bool kNan = true, class E>
 GP_INLINE void stream_lanes(E* p, const Lanes<ComputeOf<E>>& v) {
   using V = Lanes<ComputeOf<E>>;
-  for (int i = 0; i < V::kParts; ++i) stream_part(p + i * V::kWidth, v.part[i]);
+  for (int i = 0; i < V::kParts; ++i) stream_part<kNan>(p + i * V::kWidth, v.part[i]);
 }
 
 }  // namespace gradplan::lanes

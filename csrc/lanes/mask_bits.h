@@ -47,6 +47,25 @@ GP_INLINE bool any_bit(const N& native) {
 #endif
 }
 
+// Is any number of a native vector NaN?
+template <class N>
+GP_INLINE bool any_nan(const N& native) {
+  [[maybe_unused]] constexpr bool kSingle = sizeof(native[0]) == 4;
+#if defined(__AVX512F__)
+  if constexpr (kSingle)
+    return _mm512_cmp_ps_mask((__m512)native, (__m512)native, _CMP_UNORD_Q) != 0;
+  else
+    return _mm512_cmp_pd_mask((__m512d)native, (__m512d)native, _CMP_UNORD_Q) != 0;
+#elif defined(__AVX__)
+  if constexpr (kSingle)
+    return _mm256_movemask_ps((__m256)(native != native)) != 0;
+  else
+    return _mm256_movemask_pd((__m256d)(native != native)) != 0;
+#else
+  return any_bit(native != native);
+#endif
+}
+
 template <class T>
 GP_INLINE Lanes<T> mask_of_bits(uint16_t bits) {
   alignas(64) static constexpr T kBit[kLanes] = {

@@ -4,7 +4,7 @@
 // carries is an ordinary number; mantissa and exponent apart, it cannot.
 #pragma once
 
-#include "lanes/lanes.h"
+#include "lanes/operations.h"
 
 namespace gradplan::lanes {
 
@@ -75,7 +75,8 @@ GP_INLINE V two_to(const Rebind<V, IntOf<ElementOf<V>>>& e) {
   return bitcast<T>((e + I(B(F::kBias))) << F::kMantissaBits);
 }
 
-// a * v, rounded as the product of the mantissas, and once more if the result is subnormal.
+// a * v, rounded as the product of the mantissas, and once more if the result is subnormal. Zero
+// times infinity is zero.
 template <class V>
 GP_INLINE V operator*(const Scaled<V>& a, const V& v) {
   using T = ElementOf<V>;
@@ -87,7 +88,7 @@ GP_INLINE V operator*(const Scaled<V>& a, const V& v) {
   e = select(e > I(B(F::kClamp)), I(B(F::kClamp)), e);
   e = select(e < I(B(-F::kClamp)), I(B(-F::kClamp)), e);
   const I half = e >> 1;
-  return (a.m * b.m) * two_to<V>(half) * two_to<V>(e - half);
+  return Product::apply(a.m, b.m) * two_to<V>(half) * two_to<V>(e - half);
 }
 
 }  // namespace gradplan::lanes

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "memory/pause.h"
 
 namespace gradplan::memory {
 
@@ -25,11 +24,6 @@ class OrderedCarry {
   }
 
  private:
-  static void pause() {
-#if defined(__x86_64__)
-    _mm_pause();
-#endif
-  }
   alignas(64) std::atomic<int64_t> next_{0};
   C carry_{};
 };

@@ -13,7 +13,7 @@
 
 namespace gradplan::memory {
 
-GP_SHARED int num_threads();            // what parallel_for may use; 1 in a forked child
+GP_SHARED int num_threads();            // what parallel_for may use
 GP_SHARED void set_num_threads(int n);  // n >= 1
 
 // Round to nearest, no flush to zero, exceptions masked, for the life of the object. What the
@@ -41,6 +41,29 @@ class FloatEnvironment {
   FloatEnvironment(const FloatEnvironment&) = delete;
 };
 
+// What a call that need not be finished asks between pieces, on the thread that called: whether to
+// stop. parallel_for then throws Interrupted there, when no other thread is at work any more.
+class GP_SHARED Interruption {
+ public:
+  Interruption();  // for the calls of parallel_for on this thread, for the life of the object
+  virtual ~Interruption();
+  Interruption(const Interruption&) = delete;
+  bool stops();  // asks if it is time to
+
+ private:
+  virtual bool wanted() = 0;
+  Interruption* outer_;
+  int64_t next_;  // when to ask, in nanoseconds
+};
+struct GP_SHARED Interrupted {
+  virtual ~Interrupted();
+};
+
+// For tasks that take long: throws Interrupted through the task if its call is to stop. Not for
+// tasks that others wait for. It takes some 30 ns; kUninterrupted elements in between are plenty.
+GP_SHARED void check_interruption();
+constexpr int64_t kUninterrupted = 1 << 16;
+
 using TaskFunction = void (*)(void* context, int64_t begin, int64_t end);
 GP_SHARED void run_tasks(int64_t tasks, int64_t grain, int threads, TaskFunction f, void* context);
 
@@ -61,19 +84,29 @@ inline int64_t long_grain(int64_t tasks, int64_t grain) {
   return std::max({int64_t{1}, grain, tasks / (8 * num_threads())});
 }
 
-// Calls f(begin, end) over [0, tasks) on all threads, each piece at least `grain` tasks long, with
-// the floating-point environment set. `bytes` is the memory that the whole moves. Pieces are handed
-// out dynamically, in ascending order: results must not depend on the split. f must not throw.
+// A piece moves no more than that, if it is more than one task: between pieces a call can be
+// interrupted.
+constexpr int64_t kLongPieceBytes = 1 << 24;
+
+// Calls f(begin, end) over [0, tasks) on all threads, each piece at least `grain` tasks long unless
+// that is very much, with the floating-point environment set. `bytes` is the memory that the whole
+// moves. Pieces are handed out dynamically, in ascending order: results must not depend on the
+// split. f throws nothing but
+// Interrupted.
 template <class F>
 void parallel_for(int64_t tasks, int64_t grain, int64_t bytes, F&& f) {
   if (tasks <= 0) return;
-  const int64_t pieces = (tasks + grain - 1) / grain;
-  const int threads = bytes < kSerialBytes ? 1 : int(std::min<int64_t>(num_threads(), pieces));
-  if (threads <= 1) {
+  if (bytes < kSerialBytes) {
     FloatEnvironment environment;
     f(int64_t{0}, tasks);
     return;
   }
+  const int64_t most =
+      std::max(int64_t{1}, int64_t(double(tasks) * kLongPieceBytes / double(bytes)));
+  grain = std::min(grain, most);
+  const int64_t pieces = (tasks + grain - 1) / grain;
+  const int threads = int(std::min<int64_t>(num_threads(), pieces));
+  if (threads == 1) grain = most;
   run_tasks(
       tasks, grain, threads,
       [](void* context, int64_t begin, int64_t end) {

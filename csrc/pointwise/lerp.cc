@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ffi/kernel.h"
+#include "lanes/mask_bits.h"
 #include "lanes/visit.h"
 #include "memory/runs.h"
 #include "memory/streams.h"
@@ -16,36 +17,65 @@ using namespace memory;
 namespace {
 
 // a + w (b - a), or from the other end, so that both ends are exact. The second form is written as
-// b + (b - a) (-(1 - w)): x - p and x + (-p) are the same operation.
-template <class C>
+// b + (b - a) (-(1 - w)): x - p and x + (-p) are the same operation. Where b - a overflows although
+// a and b are finite it is a (1 - w) + b w.
+template <class E>
 struct Weight {
+  using C = ComputeOf<E>;
+  using V = Lanes<C>;
   bool from_b;
-  C factor;
+  C w, rest, factor;
 
   // noinline: the conversion must stay behind the change of the rounding mode.
   __attribute__((noinline)) static Weight of(double param) {
-    const C w = C(param);
+    const C w = C(param), rest = C(1) - w;
     const bool from_b = !(std::abs(w) < C(0.5));
-    return {from_b, from_b ? -(C(1) - w) : w};
+    return {from_b, w, rest, from_b ? -rest : w};
   }
-  template <bool FromB, class V>
-  GP_INLINE V apply(const V& a, const V& b) const {
-    return (FromB ? b : a) + (b - a) * V(factor);
+  template <bool FromB>
+  GP_INLINE V hasty(const V& a, const V& b, const V& span) const {
+    return (FromB ? b : a) + span * V(factor);
+  }
+  // Are the differences and the weight finite? Then no result is NaN, and the hasty one is right.
+  GP_INLINE bool ordinary(const V& span) const {
+    typename V::Native zero = factor * typename V::Native{};
+    for (int p = 0; p < V::kParts; ++p) zero = zero * span.part[p];
+    return !any_nan(zero);
+  }
+  template <bool FromB>
+  GP_INLINE V careful(const V& a, const V& b) const {
+    const V span = b - a, zero = V(C(0));
+    const auto overflows = (span - span != zero) & (a - a == zero) & (b - b == zero);
+    return select(overflows, a * V(rest) + b * V(w), hasty<FromB>(a, b, span));
   }
 };
 
+// Out of line, from memory to memory: nothing is kept at hand for it.
+template <bool FromB, class E, bool kStream>
+__attribute__((noinline, cold)) void lerp_carefully(const Weight<E>& w, const E* a, const E* b,
+                                                    Place<E, kStream> place) {
+  place.put(w.template careful<FromB>(load_lanes(a), load_lanes(b)));
+}
+
 template <bool FromB, class E>
-void lerp_run(const Weight<ComputeOf<E>>& w, const E* a, const E* b, E* y, const Offsets& stride,
+void lerp_run(const Weight<E>& weight, const E* a, const E* b, E* y, const Offsets& stride,
               int64_t n, bool stream) {
+  const Weight<E> w = weight;  // a copy that no output can lie on: it stays in registers
   write_run<3>(
       y, stride, n, stream,
       [&](int64_t i, int count) GP_INLINE_LAMBDA {
         const auto va = load_any(a + i * stride[0], stride[0], count, 0);
         const auto vb = load_any(b + i * stride[1], stride[1], count, 0);
-        return w.template apply<FromB>(va, vb);
+        return w.template careful<FromB>(va, vb);
       },
-      [&](int64_t i) GP_INLINE_LAMBDA {
-        return w.template apply<FromB>(load_lanes(a + i), load_lanes(b + i));
+      [&](int64_t i, auto place) GP_INLINE_LAMBDA {
+        const auto va = load_lanes(a + i), vb = load_lanes(b + i), span = vb - va;
+        if constexpr (std::is_same_v<E, F16>)  // far from overflow
+          place.put(w.template hasty<FromB>(va, vb, span));
+        else if (w.ordinary(span)) [[likely]]
+          place.template put<false>(w.template hasty<FromB>(va, vb, span));
+        else
+          lerp_carefully<FromB>(weight, a + i, b + i, place);
       });
 }
 
@@ -62,7 +92,7 @@ BoundKernel bind_lerp(const Problem& problem) {
       const bool stream = count * int64_t(sizeof(E)) >= kStreamBytes;
       for_each_run({&operands[a], &operands[b], &operands[y]},
                    [&](const Offsets& at, const Offsets& stride, int64_t n) {
-                     const auto w = Weight<ComputeOf<E>>::of(param);
+                     const auto w = Weight<E>::of(param);
                      (w.from_b ? lerp_run<true, E> : lerp_run<false, E>)(w, pa + at[0], pb + at[1],
                                                                          py + at[2], stride, n,
                                                                          stream);
@@ -112,7 +142,7 @@ __attribute__((noinline)) void scale_run(double param, bool complement, const E*
       dx, stride, n, stream,
       [&](int64_t i, int count)
           GP_INLINE_LAMBDA { return factor * load_any(dy + i * stride[0], stride[0], count, 0); },
-      [&](int64_t i) GP_INLINE_LAMBDA { return factor * load_lanes(dy + i); });
+      [&](int64_t i, auto place) GP_INLINE_LAMBDA { place.put(factor * load_lanes(dy + i)); });
 }
 
 BoundKernel bind_lerp_backward(const Problem& problem) {

@@ -12,8 +12,23 @@ using namespace ffi;
 using namespace lanes;
 using namespace memory;
 
+// Where sixteen neighbours go. NaN is made canonical, unless the caller knows that there is none.
+template <class E, bool kStream>
+struct Place {
+  E* at;
+
+  template <bool kNan = true>
+  GP_INLINE void put(const Lanes<ComputeOf<E>>& v) const {
+    if constexpr (kStream)
+      stream_lanes<kNan>(at, v);
+    else
+      store_lanes<kNan>(at, v);
+  }
+};
+
 // Writes n elements of y, the last operand of `stride`: `any(i, count)` makes up to sixteen of them
-// from operands with any strides, `whole(i)` sixteen from contiguous ones.
+// from operands with any strides, `whole(i, place)` makes sixteen from contiguous ones and puts
+// them there.
 template <int K, class E, class Any, class Whole>
 GP_INLINE void write_run(E* y, const Offsets& stride, int64_t n, bool stream, Any&& any,
                          Whole&& whole) {
@@ -25,9 +40,9 @@ GP_INLINE void write_run(E* y, const Offsets& stride, int64_t n, bool stream, An
   } else if (stream) {
     touch_pages(y, n);
     in_lanes(n, elements_to_line(y), some,
-             [&](int64_t i) GP_INLINE_LAMBDA { stream_lanes(y + i, whole(i)); });
+             [&](int64_t i) GP_INLINE_LAMBDA { whole(i, Place<E, true>{y + i}); });
   } else {
-    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { store_lanes(y + i, whole(i)); });
+    in_lanes(n, 0, some, [&](int64_t i) GP_INLINE_LAMBDA { whole(i, Place<E, false>{y + i}); });
   }
 }
 

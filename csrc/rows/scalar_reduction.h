@@ -74,7 +74,21 @@ class ScalarReduction {
     std::fill(results, results + rows + kDummies, Result{identity, 0});
     // The compiler adds it to every sum and then selects, which takes long if it is subnormal.
     std::fill(total, total + rows, C(0));
-    for (int64_t i = 0; i < ids.count; ++i) {
+    for (int64_t begin = 0; begin < ids.count; begin += kUninterrupted) {
+      check_interruption();
+      const int64_t end = std::min(begin + kUninterrupted, ids.count);
+      combine_some(value, stride, ids, begin, end, first, rows, results, total);
+    }
+  }
+
+  // Members from `begin` to `end`. (Not inlined: a call amid its loop costs a third more.)
+  template <class E, class I>
+  __attribute__((noinline)) void combine_some(const E* value, int64_t stride,
+                                              const IndexView<I>& ids, int64_t begin, int64_t end,
+                                              int64_t first, int64_t rows, Result* results,
+                                              C* total) const {
+    const C identity = reducer_.template identity<C>();
+    for (int64_t i = begin; i < end; ++i) {
       // Whatever is outside of our rows, below or above them, is large as an unsigned number.
       const uint64_t own = uint64_t(ids[i]) - uint64_t(first);
       const uint64_t dummy = uint64_t(rows) + uint64_t(i) % kDummies;

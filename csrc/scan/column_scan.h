@@ -90,6 +90,7 @@ void scan_columns(const PrefixOperation<E>& op, const Geometry<E>& g) {
       ColumnStrip<E> strip(op, count);
       constexpr int kRows = ColumnStrip<E>::kRows;
       for (int64_t i = 0; i < g.n;) {
+        if (i % (kUninterrupted / kStripColumns) == 0) check_interruption();
         const int rows = i + kRows <= g.n ? kRows : 1;
         const bool more = i + 2 * rows <= g.n;
         for (int64_t ahead = i + rows; large && more && ahead < i + 2 * rows; ++ahead)

@@ -1,4 +1,5 @@
 // Scans backward. Position 0 of every sweep is the end of the forward scan.
+#include "lanes/mask_bits.h"
 #include "lanes/scaled.h"
 #include "lanes/visit.h"
 #include "scan/log_scan.h"
@@ -64,9 +65,12 @@ struct CumprodBackward {
   static Gain<V> compose(const Gain<V>& later, const Gain<V>& earlier) {
     return later * earlier;
   }
+  // Of opposite infinities the one that came along the recurrence stays: it was there first.
   template <class V>
   static V join(const V& l, const Gain<V>& gain, const V& v) {
-    return select(gain.m == V(ElementOf<V>(0)), l, l + gain * v);
+    const V passed = gain * v, sum = l + passed;
+    const V total = select((sum != sum) & (l == l) & (passed == passed), passed, sum);
+    return select(gain.m == V(ElementOf<V>(0)), l, total);
   }
   template <class V>
   static void pack(const Gain<V>& gain, V* fields) {
@@ -80,34 +84,71 @@ struct CumprodBackward {
 
   template <bool Emit, bool Summary, class State>
   void square(State& s, Square<C>* squares, int64_t, int count, bool first) const {
-    const bool ordinary = factors_are_ordinary(s.memory.x, squares[1], count);
-    (ordinary ? &steps<true, Emit, Summary, State>
-              : &steps<false, Emit, Summary, State>)(s, squares, count, first);
+    const bool ordinary = factors_are_ordinary(s.memory.x, squares[1]);
+    const bool done =
+        (ordinary ? &steps<Way::kOrdinary, Emit, Summary, State>
+                  : &steps<Way::kHasty, Emit, Summary, State>)(s, squares, count, first);
+    if (!done) steps<Way::kCareful, Emit, Summary>(s, squares, count, first);
   }
 
  private:
+  // Zero times infinity is zero, which only careful steps ask for. The others stop at a NaN.
+  enum class Way { kOrdinary, kHasty, kCareful };
+
   // Are all factors of these steps so far from zero and overflow that sixteen of them can be
-  // multiplied as they are? A product of mantissas is rounded like the product itself.
-  static bool factors_are_ordinary(const Lanes<C>& before, const Square<C>& x, int count) {
+  // multiplied as they are? A product of mantissas is rounded like the product itself. (A NaN
+  // is not looked for: it makes t and l NaN, or, where nothing comes in, the gain.)
+  static bool factors_are_ordinary(const Lanes<C>& before, const Square<C>& x) {
     using V = Lanes<C>;
     constexpr C kMost = sizeof(C) == 4 ? C(0x1p7) : C(0x1p60);
-    MaskOf<V> outside(IntOf<C>(0));
-    for (int i = 0; i < count; ++i) {
-      const V a = i == 0 ? before : x.get(i - 1), size = absolute(a);
-      // NaN fails both comparisons.
-      outside = outside | ~((size >= V(1 / kMost)) & (size <= V(kMost)));
+    // Two of each, for shorter chains. Behind the end of a row there are ones.
+    V least = V(C(1)), most = least, also_least = lesser(absolute(before), least),
+      also_most = greater(absolute(before), most);
+    for (int i = 0; i < kLanes; i += 2) {
+      const V a = absolute(x.get(i)), b = absolute(x.get(i + 1));
+      least = lesser(a, least);
+      most = greater(a, most);
+      also_least = lesser(b, also_least);
+      also_most = greater(b, also_most);
     }
-    return mask_bits(outside) == 0;
+    return mask_bits((lesser(least, also_least) < V(1 / kMost)) |
+                     (greater(most, also_most) > V(kMost))) == 0;
+  }
+
+  // `b` if `a` is NaN.
+  GP_INLINE static Lanes<C> lesser(const Lanes<C>& a, const Lanes<C>& b) {
+    Lanes<C> r;
+    for (int p = 0; p < r.kParts; ++p) r.part[p] = a.part[p] < b.part[p] ? a.part[p] : b.part[p];
+    return r;
+  }
+  GP_INLINE static Lanes<C> greater(const Lanes<C>& a, const Lanes<C>& b) {
+    Lanes<C> r;
+    for (int p = 0; p < r.kParts; ++p) r.part[p] = a.part[p] > b.part[p] ? a.part[p] : b.part[p];
+    return r;
+  }
+
+  GP_INLINE static typename Lanes<C>::Native sum_of_parts(const Lanes<C>& v) {
+    auto sum = v.part[0];
+    for (int p = 1; p < Lanes<C>::kParts; ++p) sum = sum + v.part[p];
+    return sum;
   }
 
   GP_INLINE static Lanes<C> absolute(const Lanes<C>& v) {
     using I = Lanes<IntOf<C>>;
-    return bitcast<C>(bitcast<IntOf<C>>(v) & I(std::numeric_limits<IntOf<C>>::max()));
+    Lanes<C> r = bitcast<C>(bitcast<IntOf<C>>(v) & I(std::numeric_limits<IntOf<C>>::max()));
+    // Opaque, or the compiler makes masked operations of what is a minimum or a maximum.
+    for (int p = 0; p < r.kParts; ++p) r.part[p] = opaque(r.part[p]);
+    return r;
   }
 
-  template <bool Ordinary, bool Emit, bool Summary, class State>
-  __attribute__((noinline)) static void steps(State& s, Square<C>* squares, int count, bool first) {
+  // False if a NaN came up and these are not careful steps: then nothing has changed but the output
+  // square. (A NaN that is neither stored nor carried on is one that careful steps drop as well.)
+  template <Way way, bool Emit, bool Summary, class State>
+  __attribute__((noinline)) static bool steps(State& s, Square<C>* squares, int count, bool first) {
     using V = Lanes<C>;
+    constexpr bool Ordinary = way == Way::kOrdinary, Careful = way == Way::kCareful;
+    const auto multiply = [](const V& p, const V& q)
+                              GP_INLINE_LAMBDA { return apply_either<Product, !Careful>(p, q); };
     const V zero = V(C(0));
     V a = s.memory.x, t = s.t, l = s.l;
     // The product of the square's factors: mantissas of 16 factors cannot underflow, so it is
@@ -115,19 +156,22 @@ struct CumprodBackward {
     V product = s.gain.m;
     auto exponent = s.gain.e;
     auto any_zero = product == zero;
+    typename V::Native all{};  // the sum of all that comes out: NaN if any of it is
     for (int i = 0; i < count; ++i) {
       const V dy = squares[0].get(i), x = squares[1].get(i);
       // A carry that passes a zero is missing behind it, even if it has overflowed.
       const auto blocked = Ordinary ? MaskOf<V>(IntOf<C>(0)) : a == zero;
       const auto pass = [&](const V& carry) {
-        const V sum = dy + a * carry;
+        const V sum = dy + multiply(a, carry);
         return Ordinary ? sum : select(blocked, dy, sum);
       };
       if constexpr (Emit) {
         const V y = squares[2].get(i);
         const V next = pass(t);
         t = first && i == 0 ? select(s.has_t, next, dy) : next;
-        squares[3].set(i, select(y == zero, zero, y * t));
+        const V dx = select(y == zero, zero, multiply(y, t));
+        squares[3].set(i, dx);
+        if constexpr (!Careful) all = all + sum_of_parts(dx);
       }
       if constexpr (Summary) {
         l = first && i == 0 ? dy : pass(l);
@@ -142,6 +186,11 @@ struct CumprodBackward {
       }
       a = x;
     }
+    if constexpr (!Careful) {
+      if constexpr (Emit) all = all + sum_of_parts(t);
+      if constexpr (Summary) all = all + sum_of_parts(l);
+      if (any_nan(all)) return false;
+    }
     s.memory.x = a;
     if constexpr (Emit) s.t = t;
     if constexpr (Summary) {
@@ -149,6 +198,7 @@ struct CumprodBackward {
       s.gain = split(select(any_zero, zero, product));
       s.gain.e = s.gain.e + exponent;
     }
+    return true;
   }
 };
 

@@ -102,6 +102,7 @@ void sweep_of(const SweepKernel<ComputeOf<E>>& kernel, const RowTensors& tensors
             kernel.begin(state(g), GroupInputs<E>(view), range, first_lane, used);
           }
           for (int64_t step = 0; step < length; step += kGroup) {
+            if (step % kChunk == 0 && step > 0) check_interruption();
             const int steps = int(std::min<int64_t>(kGroup, length - step));
             const bool last = step + steps == length;
             for (int g = 0; g < count; ++g) {

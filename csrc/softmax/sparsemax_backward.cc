@@ -68,11 +68,13 @@ __attribute__((noinline)) void sparsemax_backward_strip(const Strip<E>& dy, cons
   for (int g = 0; g < groups; ++g) std::fill_n(sums[g], kLanes, Sum::identity<V>());
   int64_t k[kStripGroups * kLanes] = {};
   constexpr int64_t kPiece = 1 << 30;  // what a 32-bit count holds
+  constexpr int64_t kRows = kUninterrupted / (kStripGroups * kLanes);
   for (int64_t begin = 0; begin < n; begin += kPiece) {
     const int64_t end = std::min(begin + kPiece, n);
     Lanes<IntOf<C>> count[kStripGroups];
     std::fill_n(count, kStripGroups, Lanes<IntOf<C>>(0));
     for (int64_t i = begin; i < end; ++i) {
+      if (i % kRows == 0) check_interruption();
       for (int g = 0; g < groups; ++g) {
         const auto in_support = y.load(i, g, 0) > V(0);
         V& sum = sums[g][i % kLanes];
@@ -89,9 +91,11 @@ __attribute__((noinline)) void sparsemax_backward_strip(const Strip<E>& dy, cons
     for (int l = 0; l < kLanes; ++l) of_column[l] = support_mean(of_column[l], k[g * kLanes + l]);
     mean[g] = V::load(of_column);
   }
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i) {
+    if (i % kRows == 0) check_interruption();
     for (int g = 0; g < groups; ++g)
       dx.store(i, g, gradient(dy.load(i, g, 0), y.load(i, g, 0), mean[g]));
+  }
 }
 
 template <class E>

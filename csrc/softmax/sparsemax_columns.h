@@ -44,6 +44,8 @@ struct StripSolver {
   alignas(64) I threshold[kColumns];  // lower bounds; in the end, the fixed points
   alignas(64) C tau[kColumns];
 
+  static constexpr int64_t kRows = kUninterrupted / kColumns;
+
   StripSolver(const Strip<E>& x, int64_t n) : x(x), n(n), groups(x.groups()) {}
 
   void find_tops() {
@@ -53,6 +55,7 @@ struct StripSolver {
       sound[g] = Mask<C>(-1);
     }
     for (int64_t i = 0; i < n; ++i) {
+      if (i % kRows == 0) check_interruption();
       for (int g = 0; g < groups; ++g) {
         const V v = x.load(i, g, -kInfinity<C>);
         top[g] = select(v > top[g], v, top[g]);
@@ -72,6 +75,7 @@ struct StripSolver {
       bound[c] = loose_bound(C(top[c / kLanes][c % kLanes]), threshold[c]);
     bool fits = true;
     for (int64_t i = 0; i < n && fits; ++i) {
+      if (i % kRows == 0) check_interruption();
       for (int g = 0; g < groups; ++g) {
         const V v = x.load(i, g, -kInfinity<C>);
         if (!any(v > V::load(bound + g * kLanes))) continue;
@@ -100,6 +104,7 @@ struct StripSolver {
       const int64_t end = std::min(begin + AboveLanes<C>::kMost, n);
       AboveLanes<C> above[kStripGroups];
       for (int64_t i = begin; i < end; ++i) {
+        if (i % kRows == 0) check_interruption();
         for (int g = 0; g < groups; ++g) {
           const auto q = to_fixed(x.load(i, g, -kInfinity<C>) - top[g]);
           above[g].add(q, q > Lanes<I>::load(threshold + g * kLanes));
@@ -139,9 +144,11 @@ __attribute__((noinline)) void sparsemax_strip(const Strip<E>& x, const Strip<E>
   using V = Lanes<ComputeOf<E>>;
   StripSolver<E> solver(x, n);
   solver.solve();
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n; ++i) {
+    if (i % solver.kRows == 0) check_interruption();
     for (int g = 0; g < solver.groups; ++g)
       y.store(i, g, project(x.load(i, g, 0), solver.top[g], V::load(solver.tau + g * kLanes)));
+  }
 }
 
 }  // namespace gradplan::softmax

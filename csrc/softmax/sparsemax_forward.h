@@ -113,6 +113,7 @@ Above<C> sum_above(L x, C top, IntOf<C> threshold) {
   Above<C> all;
   constexpr int64_t kPiece = AboveLanes<C>::kMost * kLanes;
   for (int64_t begin = 0; begin < x.n; begin += kPiece) {
+    if (x.n > kUninterrupted) check_interruption();
     AboveLanes<C> above;
     const L piece = x.part(begin, std::min(begin + kPiece, x.n));
     auto add = [&](const Lanes<C>& values) GP_INLINE_LAMBDA {
@@ -175,7 +176,9 @@ __attribute__((noinline)) void sparsemax_line(L x, L y, bool stream) {
   const Maxima<C> maxima = find_maxima(x);
   const C top = maxima.top();
   Touched touched;
+  if (x.n > kUninterrupted) check_interruption();
   const C tau = top == top ? find_tau(x, maxima, top, touched) : top;
+  if (x.n > kUninterrupted) check_interruption();
   write_projection(x, y, top, tau, touched, stream);
 }
 

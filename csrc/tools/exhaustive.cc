@@ -5,7 +5,7 @@
 // are digested in the order of the inputs, so neither the number of threads nor the instruction set
 // of the build may change a digest.
 //
-//   g++ -O3 -std=c++20 -march=x86-64-v3 -ffp-contract=off -fopenmp -Icsrc csrc/tools/exhaustive.cc
+//   g++ -O3 -std=c++20 -march=x86-64-v3 -ffp-contract=off -pthread -Icsrc csrc/tools/exhaustive.cc
 //
 // What stands for the real value. f32: the C library's double function (its error is 2^-28 of an
 // f32 ulp), replaced by the long double one where the value lies within 2^-20 ulp of the middle of
@@ -13,12 +13,14 @@
 // wrong side only within 2^-39 ulp of a middle, 2^-38 of the inputs.) f64: long double, which is
 // off by 2^-10 of an f64 ulp.
 #include <algorithm>
+#include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "lanes/exp_log.h"
@@ -200,14 +202,18 @@ void check(const T (&x)[kLanes], Result* result) {
 template <class Block>
 Result run_blocks(const char* name, const char* type, int blocks, Block block) {
   std::vector<Result> results(blocks);
-  int done = 0;
-#pragma omp parallel for schedule(dynamic)
-  for (int b = 0; b < blocks; ++b) {
-    results[b] = block(b);
-#pragma omp critical
-    if (++done % (blocks / 64) == 0) {
-      std::fprintf(stderr, "\r%s %s: %3d %%", name, type, int(100LL * done / blocks));
+  std::atomic<int> next{0}, done{0};
+  const auto work = [&] {
+    for (int b; (b = next++) < blocks;) {
+      results[b] = block(b);
+      if (const int count = ++done; count % (blocks / 64) == 0)
+        std::fprintf(stderr, "\r%s %s: %3d %%", name, type, int(100LL * count / blocks));
     }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (unsigned k = 1; k < std::thread::hardware_concurrency(); ++k) helpers.emplace_back(work);
+    work();
   }
   std::fprintf(stderr, "\n");
   Result total;

@@ -15,17 +15,17 @@ bool is_packed(const DLTensor& t) {
   return true;
 }
 
-bool succeeds(const Launch& launch, TVMFFIAny* arguments, int count) {
+Launch::Outcome outcome(const Launch& launch, TVMFFIAny* arguments, int count) {
   TVMFFIAny result{};
   PyThreadState* const lock = launch.release_lock ? PyEval_SaveThread() : nullptr;
   const int failed = TVMFFIFunctionCall(launch.kernel, arguments, count, &result);
   if (lock != nullptr) PyEval_RestoreThread(lock);
-  if (failed) {
-    TVMFFIObjectHandle error = nullptr;
-    TVMFFIErrorMoveFromRaised(&error);
-    if (error != nullptr) TVMFFIObjectDecRef(error);
-  }
-  return !failed;
+  if (!failed) return Launch::Outcome::kDone;
+  TVMFFIObjectHandle error = nullptr;
+  TVMFFIErrorMoveFromRaised(&error);
+  if (error != nullptr) TVMFFIObjectDecRef(error);
+  // Python has an error already if a signal's handler raised meanwhile.
+  return PyErr_Occurred() ? Launch::Outcome::kError : Launch::Outcome::kRefused;
 }
 
 Ref new_output(const Output& output, PyObject* allocate, PyObject* const* inputs, int count,
@@ -62,8 +62,7 @@ Launch::Outcome Launch::run(const Tensors& tensors, PyObject* allocate, PyObject
     }
     if (PyTuple_SetItem(results.get(), i, result.release()) < 0) return Outcome::kError;
   }
-  return succeeds(*this, arguments, count + int(outputs.size())) ? Outcome::kDone
-                                                                 : Outcome::kRefused;
+  return outcome(*this, arguments, count + int(outputs.size()));
 }
 
 Ref Launch::parse(PyObject* described, int inputs, int outputs) {

@@ -8,6 +8,7 @@ import threading
 from typing import Any, cast
 
 from gradplan import vocabulary
+from gradplan.forks import LOCK
 
 
 class _HideTorch:
@@ -29,6 +30,11 @@ def tvm_ffi() -> Any:
     with NumPy arrays did not ask for. It does not need to: PyTorch's tensors bring their own
     DLPack exchange table, found on their class at the first call.
     """
+    with LOCK:
+        return _imported()
+
+
+def _imported() -> Any:
     finder = _HideTorch()
     sys.meta_path.insert(0, cast(Any, finder))
     try:

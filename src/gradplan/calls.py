@@ -41,8 +41,10 @@ def make_calls(
     names = tuple(t.name for t in op.tensors)
     described = tuple((o.name, o.role, o.optional) for o in operands)
     bind = _compiled(op.plan_name, names, described, kernel.takes_stream)
+    discarding = kernel.run if kernel.discarding is None else kernel.discarding
     call, run = bind(
         kernel.run,
+        discarding,
         kernel.recover,
         _Allocator(operands),
         functools.partial(reject, op.plan_name, operands),
@@ -53,8 +55,9 @@ def make_calls(
         [o.kinds[0].dtype for o in operands],
         instead,
     )
-    # For a caller that knows its tensors to be exportable; `call` says what is wrong if they fail.
-    cast(Any, call).kernel = kernel.run
+    # For a caller that knows its tensors to be exportable and makes outputs of its own; `call` says
+    # what is wrong if they fail.
+    cast(Any, call).kernel = discarding
     cast(Any, call).merging = kernel.merging
     return call, run
 
@@ -78,7 +81,8 @@ class _Allocator:
             if given[position] is None:
                 new = framework.zeros if updated else framework.empty
                 given[position] = new(shape, kind, like)
-        results = call(*given, workspace, stream)
+        all_new = all(tensors[position] is None for position, *_ in self.made)
+        results = call(*given, workspace, stream, all_new)
         if not framework.immutable:
             return results
         finished = tuple(
@@ -161,6 +165,7 @@ def _compiled(
 
     body = [
         f"first = type({names[0]})",
+        f"kernel = discarding if new or {_all_are_none(outputs)} else finishing",
         # Outputs of other frameworks: allocated there, then handed in.
         f"if first is not ndarray and first is not Tensor and ({_any_is_none(outputs)}):",
         f"    return allocate(call, workspace, stream, {everything})",
@@ -196,7 +201,7 @@ def _compiled(
         "try:",
         f"    kernel({everything}, workspace{', stream' if takes_stream else ''})",
         "except Exception as error:",
-        f"    failure = recover(error, ({everything},), workspace)",
+        f"    failure = recover(kernel, error, ({everything},), workspace)",
         "    if failure is not None:",
         "        if may_have_written(failure): count_writes(written)",
         "        raise cleaned(failure) from failure.__cause__",
@@ -204,12 +209,14 @@ def _compiled(
         "return " + ", ".join(f"given_{name}" for name in outputs),
     ]
     lines = [
-        "def bind(kernel, recover, allocate, reject, reject_positional, reject_stream,",
+        "def bind(finishing, discarding,",
+        "         recover, allocate, reject, reject_positional, reject_stream,",
         "         shapes, kinds, dtypes, instead):",
-        f"    def call({everything}, workspace=None, stream=None):",
+        f"    def call({everything}, workspace=None, stream=None, new=False):",
         *(f"        {line}" for line in body),
         f"    def run(*args, {', '.join(f'{name}=None' for name in tensors)},",
         "            workspace=None, stream=None, **unknown):",
+        "        new = False",
         "        if args: reject_positional()",
         f"        if unknown or {_any_is_none(required)}:",
         f"            reject(dict({', '.join(f'{n}={n}' for n in names)}, **unknown))",
@@ -219,6 +226,10 @@ def _compiled(
     made: dict[str, Any] = {}
     exec(compile("\n".join(lines), f"<gradplan {plan}>", "exec"), CALL_GLOBALS, made)
     return cast(Callable[..., tuple[Call, Call]], made["bind"])
+
+
+def _all_are_none(names: Sequence[str]) -> str:
+    return " is ".join([*names, "None"])
 
 
 def _any_is_none(names: Sequence[str]) -> str:

@@ -67,9 +67,10 @@ class _Format:
         return np.array([*positive, *negative, negative[-1], quiet, quiet | 5], np.uint64)
 
 
-FLAVOURS = ("plain", "near_one", "ties", "wide", "special")
+FLAVOURS = ("plain", "near_one", "ties", "wide", "special", "huge")
 """What values are like: of moderate size; products that stay finite; few different values; a wide
-range of exponents; with zeros, subnormals, infinities and NaN among them."""
+range of exponents; with zeros, subnormals, infinities and NaN among them; finite, but many so large
+that sums and products overflow, with zeros between them."""
 
 
 def floats(label: str, shape: tuple[int, ...], kind: ElementKind, flavour: str) -> Array:
@@ -91,6 +92,13 @@ def floats(label: str, shape: tuple[int, ...], kind: ElementKind, flavour: str) 
         exponent = np.uint64(f.bias) + (choice >> np.uint64(1) & np.uint64(1))
     elif flavour == "wide":  # 2^-12 to 2^12
         exponent = np.uint64(f.bias - 12) + choice % np.uint64(24)
+    elif flavour == "huge":  # the largest two exponents, or 2^-3 to 2
+        moderate = np.uint64(f.bias - 3) + (choice & np.uint64(3))
+        largest = np.uint64(2 * f.bias) - (choice & np.uint64(1))
+        exponent = np.where(choice & np.uint64(4) == 0, largest, moderate)
+        # One in eight is zero, but in long stretches none: there infinities meet.
+        zero = (choice >> np.uint64(3) & np.uint64(7) == 0) & (np.arange(len(words)) % 4096 < 1024)
+        exponent, mantissa = np.where(zero, 0, exponent), np.where(zero, 0, mantissa)
     else:  # 2^-3 to 2
         exponent = np.uint64(f.bias - 3) + (choice & np.uint64(3))
     values = f.assemble(sign, exponent, mantissa)
@@ -202,18 +210,26 @@ _SHAPES: tuple[tuple[tuple[int, ...], int, str], ...] = (
     ((), 0, "plain"),
     ((0, 3), 0, "plain"),
     ((3, 0), 0, "plain"),
+    ((40, 600), 1, "huge"),
+    ((4500, 3), 0, "huge"),
+    ((2, 9000), 1, "huge"),
+    ((3, 40), 1, "huge"),
+    ((50, 5), 0, "huge"),
 )
 _MORE_SHAPES: tuple[tuple[tuple[int, ...], int, str], ...] = (
     *(
         (shape, axis, flavour)
         for n in (1, 2, 15, 16, 17, 255, 256, 257, 4095, 4096, 4097)
         for shape, axis in (((6, n), 1), ((n, 6), 0))
-        for flavour in FLAVOURS
+        for flavour in FLAVOURS[:5]
     ),
     ((65537,), 0, "plain"),
     ((1, 2**20 + 13), 1, "near_one"),
     ((2**17 + 1, 9), 0, "plain"),
     ((1024, 1025), 1, "special"),
+    *(((n, 20), 0, "huge") for n in (1, 16, 17, 256, 257, 4097)),
+    *(((20, n), 1, "huge") for n in (2, 15, 255, 513, 4096)),
+    ((513, 1025), 1, "huge"),
 )
 # (rows named by indices, rows that are indexed, elements in a row, flavour).
 _SIZES: tuple[tuple[int, int, int, str], ...] = (
@@ -236,7 +252,7 @@ _MORE_SIZES: tuple[tuple[int, int, int, str], ...] = (
         for count in (255, 256, 257, 513, 5000)
         for extent in (1, 300)
         for width in (1, 15, 16, 130)
-        for flavour in FLAVOURS
+        for flavour in FLAVOURS[:5]
     ),
     (200000, 1000, 1, "plain"),
     (100000, 50000, 24, "special"),

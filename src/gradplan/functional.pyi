@@ -252,7 +252,7 @@ def cumprod_backward(
     *,
     out: T | None = None,
 ) -> T:
-    """Gradient of `cumprod`; right with any number of zeros in x.
+    """Gradient of `cumprod`; right with zeros in x, and no NaN where y overflows.
 
     Args:
         dy: the gradient of the scan's output

@@ -37,7 +37,7 @@ __all__ = [
     "WorkspaceTooSmall",
 ]
 
-NUMERICS_VERSION = 1
+NUMERICS_VERSION = 2
 """Version of the bit contract (docs/numerics.md). Results may change bits only when it changes."""
 
 REPRODUCIBLE_AXES = frozenset({"threads", "layout", "batch", "isa", "engine"})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from processes import run_gradplan
@@ -20,7 +21,7 @@ from gradplan.engines import BoundKernel, registered
 from gradplan.engines.cpu import CpuEngine, supported_isas
 
 HASHED = ["960e8fae57be8995", "828ad0c8ea48e4f7"]
-VALUES = "b953b28e82ae5c5f71f5ab9aa21183c4a92f29075ac7825d03e6ae4b8b0dfaa3"
+VALUES = "cc65160b6f7ea5869392a5a71b54753c528aec177a98e13ccbc7f1ba819350ef"
 ONE_PLAN = ("--op", "cumsum", "--dtype", "f32")
 
 
@@ -317,6 +318,10 @@ def test_flavours_are_what_they_say() -> None:
         special = values["special"]
         for found in (np.isnan(special), special == np.inf, special == -np.inf, special == 0):
             assert found.any()
+        huge = values["huge"]
+        assert np.isfinite(huge).all() and (huge == 0).any()
+        top = float(ml_dtypes.finfo(element.dtype).max)
+        assert (huge > top / 2).any() and (huge < -top / 2).any()
 
 
 def test_every_option_of_every_op_occurs() -> None:

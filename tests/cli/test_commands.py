@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import run_gradplan, run_python
 
 import gradplan as gp
-from gradplan.cli import main, terminal
+from gradplan.cli import main
 from gradplan.declaration import OPS
 
 COMMANDS = ("info", "certify", "bench")
@@ -35,26 +33,41 @@ def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"gradplan {command}" in text
 
 
-def test_no_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaves:
-        main([])
-    assert leaves.value.code == 2
-    assert "COMMAND" in capsys.readouterr().err
+def test_no_command_prints_help() -> None:
+    bare, asked = run_gradplan(), run_gradplan("--help")
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert bare.stdout == asked.stdout
+    assert all(f"gradplan {command}" in bare.stdout for command in COMMANDS)
+
+
+def test_a_command_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    choices = "choose from info, certify, bench\n"
+    assert main(["certfy", "--op", "lerp"]) == 2
+    said = capsys.readouterr().err
+    assert said == f"gradplan: no command 'certfy'; did you mean 'certify'? {choices}"
+    assert main(["abacus"]) == 2
+    assert capsys.readouterr().err == f"gradplan: no command 'abacus'; {choices}"
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["certify", "--op", "cumsun"], "choose from lerp"),
+        (["certify", "--op", "lerp,cumsun"], "--op cumsun: not known here; did you mean 'cumsum'?"),
+        (["certify", "--op", "scanplan"], "did you mean 'ScanPlan'?"),
         (["certify", "--op", ""], "choose from"),
         (["certify", "--dtype", "f8"], "f16, bf16, f32, f64"),
-        (["certify", "--engine", "abacus"], "choose from cpu"),
+        (["certify", "--dtype", "bf61"], "did you mean 'bf16'?"),
+        (["certify", "--engine", "abacus"], "no such engine; choose from cpu"),
+        (["certify", "--engine", "referense"], "did you mean 'reference'?"),
         (["certify", "--json", "no/such/folder/a.json"], "does not exist; create it"),
         (["certify", "--json", "/"], "is a folder"),
         (["certify", "--compare", "a.json", "b.json"], "make one with"),
         (["bench", "--op", "cumsun"], "choose from lerp"),
         (["bench", "--dtype", "i32"], "f16, bf16, f32, f64"),
         (["bench", "--html", "no/such/folder/a.html"], "does not exist; create it"),
+        (["bench", "--json", "/proc/no-such-file"], "cannot be written"),
+        (["bench", "--json", "-", "--html", "-"], "only one file can go to standard output"),
         (["bench", "--markdown", "no/such/file.md"], "no such file"),
     ],
 )
@@ -95,25 +108,6 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     )
     assert done.stdout.startswith("gradplan")
     assert done.stderr == ""
-
-
-# Files ---------------------------------------------------------------------------------------
-
-
-def test_a_file_is_written_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.json"
-    terminal.write_file(path, "old")
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        terminal.write_file(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 # info ----------------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def test_a_pool_of_forked_processes_works_after_use() -> None:
 
 
 def test_a_child_forked_after_another_build_was_used() -> None:
-    """The builds share OpenMP's threads, so one must know that another had a team."""
+    """The builds share threads."""
     isas = cpu.supported_isas()
     if len(isas) < 2:
         pytest.skip(f"only {isas} runs here")
@@ -359,23 +359,6 @@ print(in_fork(big_sum, 20))
 """
     result = run_python(code)
     assert (result.returncode, result.stdout.strip()) == (0, "2000.0"), result.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", ["torch", "gradplan"])
-def test_pytorch_and_the_kernels_share_a_runtime(first: str) -> None:
-    """Whoever is loaded first: with two, the threads of one would spin while the other computes."""
-    pytest.importorskip("torch")
-    calls = ["import torch; torch.ones(1 << 20).add(1)", "from processes import big_sum; big_sum()"]
-    code = (
-        "\n".join(calls if first == "torch" else reversed(calls))
-        + """
-with open("/proc/self/maps") as maps:
-    print(len({line.split()[-1] for line in maps if "libgomp" in line}))
-"""
-    )
-    result = run_python(code)
-    assert (result.returncode, result.stdout.strip()) == (0, "1"), result.stderr
 
 
 def test_other_python_threads_go_on_during_a_call() -> None:

@@ -6,6 +6,7 @@ passed, equality of bits in the other tests would mean nothing.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -17,10 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 from matrix import FUNCTIONS, cases, mismatches, simple_case
-from samples import ELEMENTS
+from samples import ELEMENTS, all_elements
 
 import gradplan as gp
 from gradplan._ffi import tvm_ffi
+from gradplan.cases import cases as canonical_cases
+from gradplan.certify import digest, expected_results
 from gradplan.declaration import Descriptor, Function, Op, Role
 from gradplan.engines import BoundKernel, Engine, cpu, registered
 from gradplan.engines.reference import ReferenceEngine
@@ -155,6 +158,32 @@ SWAPS = {
 def test_one_swapped_addition_makes_the_comparison_fail(name: str) -> None:
     assert fails(Altered(SWAPS[name]), *BY_NAME[name])
     assert not fails(Altered(lambda tensors, run: run()), *BY_NAME[name])
+
+
+# Overflow ----------------------------------------------------------------------------------------
+
+
+OLD_RULES = {
+    "infinite products": ("cumprod_backward", "scan_backward.multiply", np.multiply),
+    "opposite infinities": ("cumprod_backward", "scan_backward._join", np.add),
+    "infinite differences": ("lerp", "lerp._overflows", lambda span, start, end: span != span),
+}
+
+
+@all_elements
+@pytest.mark.parametrize("rule", OLD_RULES)
+def test_the_certificate_notices_an_engine_without_the_rules_of_overflow(
+    rule: str, element: gp.ElementKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that does what plain IEEE arithmetic gives is caught by the canonical problems."""
+    name, where, plain = OLD_RULES[rule]
+    if rule == "infinite differences" and element is gp.ElementKind.F16:
+        pytest.skip("differences of f16 do not overflow in f32")
+    huge = [c for c in canonical_cases(*BY_NAME[name], element) if c.flavour == "huge"]
+    right = [digest(expected_results(case)) for case in huge]
+    module, function = where.split(".")
+    monkeypatch.setattr(importlib.import_module(f"gradplan.reference.{module}"), function, plain)
+    assert [digest(expected_results(case)) for case in huge] != right
 
 
 # Wrong kernels -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import gradplan
 from gradplan.cli import bench, certify, info
 from gradplan.cli.terminal import UserError
+from gradplan.hints import did_you_mean
 from gradplan.vocabulary import Error
 
 _EPILOG = """\
@@ -20,6 +21,8 @@ examples:
 
 `gradplan COMMAND --help` explains each. `python -m gradplan` is the same program.
 """
+
+_COMMANDS = (info, certify, bench)
 
 INTERRUPTED = 130  # what shells report for Ctrl-C
 MISUSE = 2
@@ -35,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"gradplan {gradplan.__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (info, certify, bench):
+    for command in _COMMANDS:
         sub = commands.add_parser(
             command.NAME,
             help=command.HELP,
@@ -50,7 +53,19 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 0 fine, 1 a difference was found, 2 misuse."""
-    options = parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        parser().print_help()
+        return 0
+    names = [command.NAME for command in _COMMANDS]
+    if not given[0].startswith("-") and given[0] not in names:
+        hint = did_you_mean(given[0], names) or ";"
+        print(
+            f"gradplan: no command {given[0]!r}{hint} choose from {', '.join(names)}",
+            file=sys.stderr,
+        )
+        return MISUSE
+    options = parser().parse_args(given)
     try:
         status: int = options.run(options)
         sys.stdout.flush()

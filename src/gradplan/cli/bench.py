@@ -13,7 +13,8 @@ from rich.table import Table
 from gradplan.bench import contention, markdown, page, tables
 from gradplan.bench.results import Results, steps
 from gradplan.cli.certify import element_names, names
-from gradplan.cli.terminal import UserError, check_writable, choose, console, progress, write_file
+from gradplan.cli.files import check_writable, is_standard_output, write_file
+from gradplan.cli.terminal import UserError, choose, console, progress
 from gradplan.machine import machine
 
 NAME = "bench"
@@ -34,6 +35,8 @@ examples:
   gradplan bench --op cumsum,scan_backward    some functions or ops
   gradplan bench --dtype bf16                 one element type
   gradplan bench --json b.json --html b.html  everything in about ten minutes, and a page
+
+FILE may be - for standard output; everything else is then said on standard error.
 
 exit status: 0 measured, 2 misuse
 """
@@ -61,12 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    for path in (options.json, options.html, options.svg):
-        if path is not None:
-            check_writable(path)
     if options.markdown is not None:
         _check_marks(options.markdown)
-    out = console()
+    files = [options.json, options.html, options.svg, options.markdown]
+    out = console(stderr=check_writable(files))
     results = measured(
         out,
         Results(quick=options.quick),
@@ -99,7 +100,8 @@ def _check_marks(path: Path) -> None:
 
 def _write(out: Console, path: Path, text: str) -> None:
     write_file(path, text)
-    out.print(f"written to {escape(str(path))}")
+    if not is_standard_output(path):
+        out.print(f"written to {escape(str(path))}")
 
 
 def measured(

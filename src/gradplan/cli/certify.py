@@ -18,9 +18,11 @@ from rich.markup import escape
 import gradplan
 from gradplan import certify as work
 from gradplan.cases import problems
-from gradplan.cli.terminal import UserError, check_writable, choose, console, progress, write_file
+from gradplan.cli.files import check_writable, is_standard_output, write_file
+from gradplan.cli.terminal import UserError, choose, console, progress
 from gradplan.declaration import OPS
 from gradplan.engines import ENGINES, Engine
+from gradplan.hints import did_you_mean
 from gradplan.machine import machine
 from gradplan.vocabulary import FLOATS, NUMERICS_VERSION, ElementKind
 
@@ -46,6 +48,8 @@ examples:
   gradplan certify --thorough --json a.json   ten times the problems, and a file to compare
   gradplan certify --compare a.json b.json    where two machines differ
 
+FILE may be - for standard output; everything else is then said on standard error.
+
 exit status: 0 all bits are as promised, 1 something differs (named in full), 2 misuse
 """
 FORMAT = 1
@@ -62,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine", metavar="NAME", default="cpu", help="the engine to verify (default: cpu)"
     )
     parser.add_argument("--thorough", action="store_true", help="other, larger and more problems")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the certificate to a file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the certificate")
     parser.add_argument(
         "--compare",
         nargs=2,
@@ -73,11 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    out = console()
     if options.compare:
-        return compare(out, *options.compare)
-    if options.json:
-        check_writable(options.json)
+        return compare(console(), *options.compare)
+    out = console(stderr=check_writable([options.json]))
     engine = _engine(options.engine)
     certificate = certified(
         out,
@@ -88,7 +90,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.json:
         write_file(options.json, json.dumps(certificate.as_json(), indent=1) + "\n")
-        out.print(f"written to {escape(str(options.json))}")
+        if not is_standard_output(options.json):
+            out.print(f"written to {escape(str(options.json))}")
     return 0 if certificate.passed else 1
 
 
@@ -104,7 +107,8 @@ def element_names() -> list[str]:
 
 def _engine(name: str) -> Engine:
     if name not in ENGINES:
-        raise UserError(f"--engine {name}: no such engine; choose from {', '.join(ENGINES)}")
+        hint = did_you_mean(name, ENGINES) or ";"
+        raise UserError(f"--engine {name}: no such engine{hint} choose from {', '.join(ENGINES)}")
     return ENGINES[name]
 
 

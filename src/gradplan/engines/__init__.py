@@ -19,7 +19,9 @@ from gradplan.vocabulary import PrecisionGuarantee
 __all__ = ["ENGINES", "BoundKernel", "Engine", "register_engine", "registered", "unregister_engine"]
 
 
-def _no_recovery(error: Exception, tensors: Sequence[Any], workspace: Any) -> Exception:
+def _no_recovery(
+    run: Callable[..., Any], error: Exception, tensors: Sequence[Any], workspace: Any
+) -> Exception:
     return error
 
 
@@ -29,17 +31,22 @@ class BoundKernel:
 
     `run` takes the plan's tensors in declared order, then the workspace (or None) and, if it
     `takes_stream`, the stream; it checks them all before it writes anything. An output may be None,
-    which leaves it out, where the kernel allows that. `recover` is called with what `run` raised
-    and the same arguments; it returns None if it could finish the call, and otherwise what to
-    raise. `merging`, if there is one, is `run` for tensors that DLPack exports and that may have
-    more or fewer axes than the plan wants, as [4, 8, 64] for [32, 64]. `ffi`, if there is one, is
-    `run` as a function of tvm_ffi that takes the tensors alone (and the stream): what XLA calls
-    without Python.
+    which leaves it out, where the kernel allows that. `recover` is called with the function that
+    was run, what it raised, and the same arguments; it returns None if it could finish the call,
+    and otherwise what to raise. `discarding`, if there is one, is `run` for outputs that nobody
+    else has seen: it may leave them unfinished when the handler of a signal raises (Ctrl-C). So may
+    `merging`, which, if there is one, is for tensors that DLPack exports and that may have more or
+    fewer axes than the plan wants, as [4, 8, 64] for [32, 64]. `ffi`, if there is one, is `run` as
+    a function of tvm_ffi that takes the tensors alone (and the stream): what XLA calls without
+    Python.
     """
 
     run: Callable[..., Any]
     workspace_size: int = 0
-    recover: Callable[[Exception, Sequence[Any], Any], Exception | None] = _no_recovery
+    recover: Callable[[Callable[..., Any], Exception, Sequence[Any], Any], Exception | None] = (
+        _no_recovery
+    )
+    discarding: Callable[..., Any] | None = None
     merging: Callable[..., Any] | None = None
     takes_stream: bool = False
     ffi: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from gradplan._ffi import tvm_ffi
 from gradplan.declaration import Operand
+from gradplan.forks import LOCK
 from gradplan.tensors import View, describe, exportable, tensor_name, view_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, KernelError
 
@@ -24,7 +26,18 @@ _DEVICE_TYPES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
 @functools.cache
 def common() -> Any:
     """The library that all engines share, as a tvm_ffi module. Loading it starts nothing."""
-    return tvm_ffi().load_module(str(LIBRARIES / f"{PREFIX}{COMMON}.so"))
+    with LOCK:
+        library = tvm_ffi().load_module(str(LIBRARIES / f"{PREFIX}{COMMON}.so"))
+        library.gradplan_use_python(*map(_address, _PYTHON))
+        return library
+
+
+# How kernels let go of Python's lock, and ask it for signals.
+_PYTHON = ("PyGILState_Check", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+
+
+def _address(function: str) -> int:
+    return ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value or 0
 
 
 def described(operands: Sequence[Operand]) -> list[list[Any]]:
@@ -65,9 +78,9 @@ def direct(function: Callable[..., Any], operands: Sequence[Operand]) -> Callabl
 
 
 def recover(
-    function: Callable[..., Any],
     plan: str,
     operands: Sequence[Operand],
+    function: Callable[..., Any],
     error: Exception,
     tensors: Sequence[Any],
     workspace: Any,
@@ -76,28 +89,43 @@ def recover(
     if isinstance(error, (Error, MemoryError)):
         return error
     try:
-        _run_exported(function, plan, operands, tensors, workspace)
+        given = [exported(plan, o, x) for o, x in zip(operands, tensors, strict=True)]
+        # Nothing else is tried again: the kernel may have run, and a signal's handler raised.
+        if any(map(_is_refused, tensors)):
+            try:
+                function(*given, workspace)
+                return None
+            except Exception as second:
+                error = second
+        if not isinstance(error, (Error, MemoryError)):
+            _check_exports(plan, operands, given, workspace)
     except Exception as final:
         return final
-    return None
+    if type(error) is not RuntimeError:
+        return error
+    wrapped = KernelError(f"{plan}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
 
 
-def _run_exported(
-    function: Any, plan: str, operands: Sequence[Operand], tensors: Sequence[Any], workspace: Any
+def _is_refused(x: Any) -> bool:
+    """Whether it is an array that NumPy never exports, and `exported` does."""
+    if not isinstance(x, np.ndarray):
+        return False
+    return not x.flags.writeable or (
+        x.dtype == ElementKind.BF16.dtype and type(x) is not np.ndarray
+    )
+
+
+def _check_exports(
+    plan: str, operands: Sequence[Operand], given: Sequence[Any], workspace: Any
 ) -> None:
-    """Calls a function of C++ with tensors of any kind; says which one cannot be handed over."""
-    given = [exported(plan, o, x) for o, x in zip(operands, tensors, strict=True)]
-    try:
-        function(*given, workspace)
-    except (Error, MemoryError):
-        raise
-    except Exception as error:
-        for o, x in zip(operands, given, strict=True):
-            if x is not None:
-                view_of(x, tensor_name(plan, o.name), o.dtype_names)
-        if workspace is not None:
-            _check_export(workspace, plan)
-        raise KernelError(f"{plan}: {error}") from error
+    """Raises if there is a tensor that cannot be handed to C++."""
+    for o, x in zip(operands, given, strict=True):
+        if x is not None:
+            view_of(x, tensor_name(plan, o.name), o.dtype_names)
+    if workspace is not None:
+        _check_export(workspace, plan)
 
 
 def _check_export(workspace: Any, plan: str) -> None:
@@ -118,15 +146,14 @@ class CallChecks:
         self.plan = plan
         self.operands = operands
         kind = _DEVICE_TYPES[device.partition(":")[0]]
-        self._function = common().gradplan_checks(plan, described(operands), kind)
-        self._direct = direct(self._function, operands)
+        self._direct = direct(common().gradplan_checks(plan, described(operands), kind), operands)
 
     def __call__(self, tensors: Sequence[Any], workspace: Any = None) -> None:
         """Raises unless all tensors fit. An output that is not there yet may be None."""
         try:
             self._direct(*tensors, workspace)
         except Exception as error:
-            failure = recover(self._function, self.plan, self.operands, error, tensors, workspace)
+            failure = recover(self.plan, self.operands, self._direct, error, tensors, workspace)
             if failure is not None:
                 raise failure from None
 

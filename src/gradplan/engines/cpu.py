@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from gradplan.declaration import Descriptor, Op
 from gradplan.declaration.fields import integer
 from gradplan.engines import BoundKernel, Engine
 from gradplan.engines.checks import COMMON, LIBRARIES, PREFIX, common, described, direct, recover
+from gradplan.forks import LOCK
 from gradplan.vocabulary import InvalidProblem, Unsupported
 
 __all__ = [
@@ -70,7 +70,6 @@ def isa() -> str:
 
 
 _loaded: dict[str, Any] = {}
-_lock = threading.RLock()
 
 
 def load(name: str | None = None) -> Any:
@@ -80,13 +79,13 @@ def load(name: str | None = None) -> Any:
     library has is found through each of them.
     """
     name = name or isa()
-    with _lock:
+    with LOCK:
         if name not in _loaded:
             if name not in supported_isas():
                 choices = ", ".join(supported_isas()) or "none"
                 raise Unsupported(f"no build {name!r} for this CPU; choices here: {choices}")
             library = tvm_ffi().load_module(str(LIBRARIES / f"{PREFIX}{name}.so"))
-            common().gradplan_set_num_threads(_team())
+            common().gradplan_set_num_threads(get_num_threads())
             _loaded[name] = library
         return _loaded[name]
 
@@ -135,38 +134,20 @@ def get_num_threads() -> int:
     >>> gp.set_num_threads(before)
     """
     global _num_threads
-    with _lock:
+    with LOCK:
         if _num_threads is None:
             _num_threads = _default_threads()
         return _num_threads
-
-
-_forked = False
-
-
-def _after_fork_in_child() -> None:
-    global _forked
-    _forked = True
-
-
-# OpenMP's threads do not survive a fork, whoever started them (PyTorch may have, with the same
-# runtime). A library that is loaded before the fork notices by itself; one loaded later cannot.
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _team() -> int:
-    """What the libraries are told: a forked child runs serially instead of hanging."""
-    return 1 if _forked else get_num_threads()
 
 
 def set_num_threads(n: int) -> None:
     """Sets how many threads kernels use, in every thread of this process."""
     global _num_threads
     count = _thread_count(n, integer, "set_num_threads")
-    with _lock:
+    with LOCK:
         _num_threads = count
         if _loaded:
-            common().gradplan_set_num_threads(_team())
+            common().gradplan_set_num_threads(count)
 
 
 # The engine ----------------------------------------------------------------------------------
@@ -208,29 +189,33 @@ class CpuEngine(Engine):
             return f"no kernel for {op.name} of {desc.element}"
         return None
 
-    def bound(self, op: Op, desc: Descriptor) -> tuple[Any, Any, int]:
-        """The C++ function for a problem, the same for tensors whose axes are yet to be merged, and
-        the bytes of workspace that it needs."""
+    def bound(self, op: Op, desc: Descriptor) -> dict[str, Any]:
+        """The functions of C++ for a problem, and the bytes of workspace that they need; see
+        `bind` in csrc/ffi/bind.h."""
         operands = op.operands(desc)
         attributes = {
             info.name: info.field.attribute(getattr(desc, info.name)) for info in op.attributes
         }
-        function, merging, workspace_size = load(self.build).gradplan_bind(
-            op.name, op.plan_name, described(operands), attributes
+        is_long = sum(math.prod(o.shape) for o in operands) > _SHORT
+        bound = load(self.build).gradplan_bind(
+            op.name, op.plan_name, described(operands), attributes, is_long
         )
-        elements = sum(math.prod(o.shape) for o in operands)
-        function.release_gil = merging.release_gil = elements > _SHORT
-        return function, merging, workspace_size
+        found = dict(bound)
+        for name in ("run", "discarding", "merging"):
+            found[name].release_gil = False  # they do it themselves
+        found["foreign"].release_gil = is_long
+        return found
 
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         operands = op.operands(desc)
-        function, merging, workspace_size = self.bound(op, desc)
+        bound = self.bound(op, desc)
         return BoundKernel(
-            direct(function, operands),
-            workspace_size,
-            functools.partial(recover, function, op.plan_name, operands),
-            merging,
-            ffi=function,
+            direct(bound["run"], operands),
+            bound["workspace_size"],
+            functools.partial(recover, op.plan_name, operands),
+            direct(bound["discarding"], operands),
+            bound["merging"],
+            ffi=bound["foreign"],
         )
 
 

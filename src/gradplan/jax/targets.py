@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from gradplan._ffi import tvm_ffi
 from gradplan.declaration import Descriptor, Op
 from gradplan.engines import BoundKernel
 from gradplan.engines.checks import common
+from gradplan.forks import LOCK
 from gradplan.plan import Plan, plan_class
 from gradplan.tensors import CPU_DEVICE, View
 from gradplan.vocabulary import NUMERICS_VERSION, ElementKind, KernelError, Unsupported
@@ -24,7 +24,6 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 """What JAX compiles for; devices are called the same."""
 _HERE = "cpu"
 _published: dict[int, tuple[str, BoundKernel]] = {}
-_lock = threading.Lock()
 
 
 @functools.cache
@@ -68,7 +67,7 @@ def _publish(plan: Plan[Any], missing: Sequence[int]) -> int:
     problem += "".join(f" -{position}" for position in missing)
     digest = hashlib.blake2b(problem.encode(), digest_size=8).digest()
     number = int.from_bytes(digest, "little", signed=True)
-    with _lock:
+    with LOCK:
         before, kernel = _published.get(number, (problem, None))
         if before != problem:
             raise KernelError(f"{problem} and {before} have the same digest")

@@ -1,6 +1,7 @@
 """Elementwise functions of two tensors and a scalar, and their gradients.
 
     lerp   y = a + w (b - a) for |w| < 0.5, else b - (b - a)(1 - w): exact at both ends
+           y = a (1 - w) + b w where b - a overflows
            da = (1 - w) dy,  db = w dy
 
 The scalar `param` (the weight w) is a Python float, rounded once to the compute type.

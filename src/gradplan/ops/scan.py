@@ -413,7 +413,7 @@ SCAN_BACKWARD = Op(
         ),
         _gradient(
             ScanKind.CUMPROD,
-            """Gradient of `cumprod`; right with any number of zeros in x.
+            """Gradient of `cumprod`; right with zeros in x, and no NaN where y overflows.
 
             >>> x = np.float32([2, 0, 5])
             >>> gp.cumprod_backward(np.ones_like(x), x, gp.cumprod(x))

@@ -48,6 +48,18 @@ def store(values: Array, dtype: npt.DTypeLike) -> Array:
     return out
 
 
+def multiply(a: Array, b: Array) -> Array:
+    """The product where factors are multiplied along a row; zero times an infinity is 0.
+
+    An infinity is then a product that overflowed, and the zero is what the row really holds.
+
+    >>> multiply(np.array([0.0, np.nan]), np.array([-np.inf, 0.0])).tolist()
+    [0.0, nan]
+    """
+    product = a * b
+    return np.where(np.isnan(product) & ~np.isnan(a) & ~np.isnan(b), 0.0, product)
+
+
 def to_rows(x: Array, axis: int, reverse: bool = False) -> Array:
     """The lines of `x` along `axis` as a fresh `[rows, n]` array of the compute type.
 

@@ -19,10 +19,17 @@ def _weights(param: float, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return w, compute(1) - w
 
 
+def _overflows(span: Array, start: Array, end: Array) -> Array:
+    """Where the difference of finite numbers is infinite."""
+    return np.isinf(span) & np.isfinite(start) & np.isfinite(end)
+
+
 @operation
 @quiet
 def binary_param(a: Array, b: Array, *, kind: str = "lerp", param: float) -> Array:
     """Linear interpolation from a (param = 0) to b (param = 1), exact at both ends.
+
+    Where the difference of finite a and b overflows, the two are weighted on their own.
 
     >>> binary_param(np.float32([0, 2]), np.float32([4, 4]), param=0.25).tolist()
     [1.0, 2.5]
@@ -31,7 +38,8 @@ def binary_param(a: Array, b: Array, *, kind: str = "lerp", param: float) -> Arr
     w, rest = _weights(param, a.dtype)
     start, end = load(a), load(b)
     span = end - start
-    return store(start + w * span if abs(w) < 0.5 else end - span * rest, a.dtype)
+    value = start + w * span if abs(w) < 0.5 else end - span * rest
+    return store(np.where(_overflows(span, start, end), start * rest + end * w, value), a.dtype)
 
 
 @operation

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradplan.vocabulary import ScanKind
 
-from .arithmetic import Array
+from .arithmetic import Array, multiply
 
 FAN = 16  # members of a group, groups of a block, blocks of a chunk
 
@@ -21,13 +21,6 @@ def maximum(a: Array, b: Array) -> Array:
 def minimum(a: Array, b: Array) -> Array:
     """The running minimum: NaN sticks, and of equal values the earlier one (`a`) stays."""
     return np.where(np.isnan(a) | (b >= a), a, b)
-
-
-def multiply(a: Array, b: Array) -> Array:
-    """The product; zero times an infinity is 0, so that an overflowing partial product that meets
-    a zero is what the serial loop makes of it."""
-    product = a * b
-    return np.where(np.isnan(product) & ~np.isnan(a) & ~np.isnan(b), 0.0, product)
 
 
 OPERATIONS: dict[ScanKind, Callable[[Array, Array], Array]] = {

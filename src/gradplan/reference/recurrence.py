@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arithmetic import Array
+from .arithmetic import Array, multiply
 
 BLOCK = 256  # elements evaluated serially
 CHUNK = 16  # blocks composed before the row's carry comes in
@@ -94,12 +94,13 @@ def apply(p: Scaled, v: Array) -> Array:
 
     The power of two is two factors, so that neither leaves the type's range; beyond the clamp
     every result is an infinity or zero already. Both multiplications are exact unless the result
-    is subnormal, where the second one rounds.
+    is subnormal, where the second one rounds. Zero times an infinity is 0.
     """
     q = split(v)
     limit = 2000 if v.dtype == np.float64 else 250
     exponent = np.clip(p.exponent + q.exponent, -limit, limit)
     half = exponent >> 1
     one = np.ones_like(v)
-    value: Array = p.mantissa * q.mantissa * np.ldexp(one, half) * np.ldexp(one, exponent - half)
+    product = multiply(p.mantissa, q.mantissa)
+    value: Array = product * np.ldexp(one, half) * np.ldexp(one, exponent - half)
     return value

@@ -11,9 +11,9 @@ import numpy as np
 
 from gradplan.vocabulary import ScanKind, Ties
 
-from .arithmetic import Array, before
+from .arithmetic import Array, before, multiply
 from .prefix import OPERATIONS, scan_rows
-from .recurrence import BLOCK, CHUNK, Scaled, apply, by_step, multiply_add, recurrence, split, times
+from .recurrence import BLOCK, CHUNK, Scaled, apply, by_step, recurrence, split, times
 
 # What makes an element beat the extreme before it.
 _BEATS: Mapping[tuple[ScanKind, Ties], np.ufunc] = {
@@ -34,14 +34,21 @@ def cumprod_backward_rows(dy: Array, x: Array, y: Array) -> Array:
 
     def span(first: int, last: int, base: Array, carry: Array) -> Array:
         product = blocks[last] if first == last else prefixes[last]
-        return np.where(product.mantissa == 0, base, base + apply(product, carry))
+        return np.where(product.mantissa == 0, base, _join(base, apply(product, carry)))
 
     def extend(b: Array, a: Array, t: Array) -> Array:
-        return np.where(a == 0, b, multiply_add(b, a, t))
+        return np.where(a == 0, b, b + multiply(a, t))
 
     t = recurrence(dy[:, ::-1], a, extend=extend, span=span)[:, ::-1]
     y_before = before(y, 1)
-    return np.where(y_before == 0, 0.0, y_before * t)
+    return np.where(y_before == 0, 0.0, multiply(y_before, t))
+
+
+def _join(base: Array, passed: Array) -> Array:
+    """The sum of what blocks hold and of what passed them; of opposite infinities the latter,
+    which has been infinite since before these blocks, as one step after the other finds it."""
+    total = base + passed
+    return np.where(np.isnan(total) & ~np.isnan(base) & ~np.isnan(passed), passed, total)
 
 
 def _products(steps: Array) -> tuple[list[Scaled], list[Scaled]]:
