@@ -21,7 +21,7 @@ from gradplan import functional, plans, vocabulary  # noqa: E402
 from gradplan.declaration import OPS, FieldInfo, Op, Tensor  # noqa: E402
 from gradplan.declaration.fields import Word  # noqa: E402
 from gradplan.offers import JAX, TORCH, Bridge, Offer, offers_of  # noqa: E402
-from gradplan.signatures import Parameter, Signature, docstring  # noqa: E402
+from gradplan.signatures import Parameter, Signature, docstring, run_tensors  # noqa: E402
 
 _WIDTH = 100
 _NOTE = "# Written by tools/stubs.py from the declarations; do not edit.\n"
@@ -134,11 +134,8 @@ def _descriptor(op: Op) -> str:
 
 def _plan(op: Op) -> str:
     descriptor = op.descriptor.__name__
-    always = [t for t in op.inputs if t.when is None and not t.optional]
-    required = [_tensor(t.name, t, required=True) for t in always]
-    optional = [_tensor(t.name, t, required=False) for t in op.tensors if t not in always]
-    optional += ["workspace: Any = None", "stream: Any = None"]
-    arguments = ["self", "*", *required, *optional]
+    tensors = [_tensor(t.name, t, required=needed) for t, needed in run_tensors(op)]
+    arguments = ["self", "*", *tensors, "workspace: Any = None", "stream: Any = None"]
     ignore = "  # type: ignore[override]"
     select = ["cls", f"desc: {descriptor}", "prefer: PlanPreference = ...", 'device: str = "cpu"']
     return (

@@ -15,6 +15,7 @@ from gradplan.engines import ENGINES, Engine, on_change
 from gradplan.engines.checks import CallChecks
 from gradplan.hints import did_you_mean, shown
 from gradplan.offers import offered_as
+from gradplan.plan_help import describe_tensors, document_run, methods
 from gradplan.tensors import readable, tensor_name, writable
 from gradplan.vocabulary import (
     INDICES,
@@ -76,6 +77,7 @@ class Plan(Generic[D]):
             precision_guarantee=self.precision_guarantee,
         )
         self._call, run = make_calls(op, self._operands, kernel, self._instead)
+        document_run(op, run, Plan.run)
         self.__dict__["run"] = run
 
     @classmethod
@@ -133,18 +135,8 @@ class Plan(Generic[D]):
 @functools.cache
 def plan_class(op: Op) -> type[Plan[Any]]:
     """The plan class of an op."""
-    doc = f"{op.doc}\n\n{_describe_tensors(op)}"
-    return type(op.plan_name, (Plan,), {"op": op, "__doc__": doc, "__module__": "gradplan"})
-
-
-def _describe_tensors(op: Op) -> str:
-    lines = ["Tensors of `run`:"]
-    for t in op.tensors:
-        shape = "[" + ", ".join(t.axes) + "]"
-        when = f" ({t.when})" if t.when is not None else ""
-        may = ", optional" if t.optional else ""
-        lines.append(f"    {t.name}: {t.role} {shape} of {t.kind.value}{may}; {t.doc}{when}")
-    return "\n".join(lines)
+    members = {"op": op, "__doc__": f"{op.doc}\n\n{describe_tensors(op)}", "__module__": "gradplan"}
+    return type(op.plan_name, (Plan,), {**members, **methods(op, Plan)})
 
 
 # Selection -----------------------------------------------------------------------------------

@@ -98,6 +98,12 @@ class Signature:
         return None if argument.optional else inspect.Parameter.empty
 
 
+def run_tensors(op: Op) -> list[tuple[Tensor, bool]]:
+    """The tensors of a plan's `run`, and whether each must be given, whatever the descriptor."""
+    needed = [t for t in op.inputs if t.when is None and not t.optional]
+    return [*((t, True) for t in needed), *((t, False) for t in op.tensors if t not in needed)]
+
+
 def expected_axes(op: Op, tensor: Tensor) -> str:
     """The shape of a tensor, for messages and documentation."""
     return "[" + ", ".join("..." if axis in op.packs else axis for axis in tensor.axes) + "]"

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +16,20 @@ import numpy as np
 import pytest
 from board_sample import sample_results
 
-from gradplan.bench import board, data, jax_bridge, markdown, measure, results, torch_bridge
+from gradplan.bench import (
+    board,
+    contention,
+    data,
+    jax_bridge,
+    markdown,
+    measure,
+    page,
+    results,
+    tables,
+    torch_bridge,
+)
 from gradplan.bench.board import Cell, Problem
+from gradplan.bench.contention import Reading, Watch, warning_after, warning_before
 from gradplan.bench.peers import PEERS, Library
 from gradplan.cli import main
 from gradplan.declaration import OPS, Figure
@@ -172,7 +189,11 @@ def test_scores_and_shortfalls() -> None:
     found = measure.Measured(cell, 0, times)
     assert found.score == 0.5
     assert found.ratios == {"torch": 3.0, "jax": 0.5}
-    assert found.short == ["score 0.50 of 0.75", "3.00x torch of 5x", "0.50x jax of 1x"]
+    assert found.short == [
+        "0.50 of memcpy, not 0.75",
+        "3.00x torch, not 5x",
+        "0.50x jax, not 1x",
+    ]
 
 
 def test_a_peer_that_cannot_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,12 +232,13 @@ def test_the_command_writes_everything(capsys: pytest.CaptureFixture[str], tmp_p
     ]
     assert main(["bench", *files]) == 0
     text = capsys.readouterr().out
-    assert "short segment_sum f32 small" in text
-    assert "cells reach their figures" in text
+    assert "of memcpy" in text
+    assert "x PyTorch" in text
     assert "\x1b" not in text
     found = json.loads((tmp_path / "b.json").read_text())
     assert {cell["element"] for cell in found["cells"]} == {e.value for e in FLOATS}
     assert set(found["nanoseconds_per_element"]["cumsum"]) == {"256", "1024"}
+    assert found["other_processes"]["cpus"] == len(os.sched_getaffinity(0))
     assert "<svg" in (tmp_path / "b.html").read_text()
     renewed = document.read_text()
     assert renewed.startswith("before\n")
@@ -267,7 +289,156 @@ def test_interruption_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_markdown_marks_what_falls_short() -> None:
+def test_markdown() -> None:
     text = markdown.board(sample_results())
-    assert "**0.30** (0.75)" in text
+    assert "| function | problem | type | of memcpy | x PyTorch | x JAX | x entmax |" in text
     assert "| function | 2^16 | 2^20 | 2^24 | 2^27 |" in text
+    assert "**" not in text  # nothing disturbed it
+
+
+# Goals ---------------------------------------------------------------------------------------
+
+GOALS = re.compile("goal|figure|wanted|short|score", re.IGNORECASE)
+
+
+def visible(text: str) -> str:
+    return re.sub("<style>.*?</style>|<[^>]*>", "", text, flags=re.DOTALL)
+
+
+def test_goals_are_the_projects_own_business() -> None:
+    """What users see has none of them."""
+    found = sample_results().as_json()
+    for text in (markdown.board(sample_results()), json.dumps(found)):
+        assert not GOALS.search(text)
+    for text in (page.picture(found), page.page(found)):
+        assert not GOALS.search(visible(text))
+        assert "memcpy" in visible(text)
+    assert not any(entry.goal for t in tables.tables(found) for row in t.rows for entry in row)
+
+
+@pytest.mark.usefixtures("small_board")
+def test_goals_on_demand(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    only = ["bench", "--quick", "--op", "segment_sum", "--json", str(path)]
+    assert main(only) == 0
+    assert not GOALS.search(capsys.readouterr().out.partition("written to")[0])
+    assert main([*only, "--goals"]) == 0
+    text = capsys.readouterr().out
+    assert "short segment_sum f32 small" in text
+    assert "goals are reached" in text
+    assert "(1e+09)" in text
+    (cell,) = json.loads(path.read_text())["cells"]
+    assert cell["goals"]["ratios"]["torch"] == 1e9
+
+
+def test_summary() -> None:
+    found = sample_results().as_json()
+    found["cells"] = [
+        {**found["cells"][0], "of_memcpy": speed, "ratios": ratios}
+        for speed, ratios in ((0.9, {"torch": 6.14, "jax": 0.5}), (0.5, {"torch": 2}), (1.2, {}))
+    ]
+    assert tables.summary(found) == (
+        "Median of 3 problems: 0.90 of memcpy, 4.1x PyTorch, 0.50x JAX; "
+        "another library is faster in 1 of them"
+    )
+    assert tables.summary({**found, "cells": []}) == ""
+
+
+# Other processes -----------------------------------------------------------------------------
+
+
+def readings(*used: tuple[float, float]) -> Callable[[], Reading]:
+    """Two seconds apart: CPUs that we use, and others."""
+    clock = busy = own = 0.0
+    made = [Reading(clock, busy, own)]
+    for ours, others in used:
+        clock, busy, own = clock + 2, busy + 2 * (ours + others), own + 2 * ours
+        made.append(Reading(clock, busy, own))
+    return iter(made).__next__
+
+
+def watched(*used: tuple[float, float]) -> dict[str, Any]:
+    watch = Watch(readings(*used))
+    watch.look(pause=lambda seconds: None)
+    for _ in used[1:]:
+        watch.step()
+    return watch.as_json()
+
+
+def test_others_are_told_apart_from_ourselves() -> None:
+    found = watched((0, 0.5), (2, 0.02), (1.5, 0.7), (2, 0))
+    assert found["used_before"] == 0.5
+    assert found["used_at_most"] == 0.7
+    assert (found["stretches"], found["stretches_disturbed"]) == (3, 1)
+    assert "using 0.5 of" in str(warning_before(found))
+    assert "up to 0.7 of" in str(warning_after(found))
+    assert "33% of the time" in str(warning_after(found))
+
+
+def test_no_warning_on_a_quiet_machine() -> None:
+    """However busy we are ourselves; what an idle machine does is not a disturbance."""
+    found = watched((0, 0.08), (64, 0.1), (2, 0.05), (0.1, 0))
+    assert found["used_at_most"] == 0.1
+    assert warning_before(found) is None
+    assert warning_after(found) is None
+
+
+def test_a_busy_process_is_noticed() -> None:
+    spin = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    watch = Watch()
+    with subprocess.Popen(spin, stdout=subprocess.PIPE) as busy:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        watch.look()
+        busy.kill()
+    assert warning_before(watch.as_json()) is not None
+
+
+def test_counters_of_the_kernel(tmp_path: Path) -> None:
+    first, *_ = sorted(os.sched_getaffinity(0))
+    stat, tick = tmp_path / "stat", 1 / os.sysconf("SC_CLK_TCK")
+    stat.write_text(f"cpu 9 9 9 9 9 9 9 9 9 9\ncpu{first} 1 2 4 800 1600 8 16 32 0 0\nintr 5\n")
+    found = contention.read(stat)
+    assert found is not None
+    assert found.busy == pytest.approx(63 * tick)  # all but idle and waiting
+    stat.write_text("cpu 1 2 3\n")
+    assert contention.read(stat) is None
+    assert contention.read(tmp_path / "absent") is None
+
+
+def test_counters_that_do_not_count() -> None:
+    """Where nothing can be known nothing is said."""
+    standing = Reading(0, 5, 0), Reading(2, 5, 3)
+    assert contention.used_by_others(*standing) is None
+    absent = Watch(lambda: None)
+    absent.look(pause=lambda seconds: None)
+    absent.step(last=True)
+    found = absent.as_json()
+    assert found["used_before"] is None
+    assert warning_before(found) is None
+    assert warning_after(found) is None
+
+
+def test_who_reads_the_results_is_warned() -> None:
+    results = sample_results()
+    assert "Disturbed" not in page.page(results.as_json())
+    results.watch.stretches[:] = [0.0, 1.5]
+    assert "up to 1.5 of" in page.page(results.as_json())
+    assert "up to 1.5 of" in markdown.board(results)
+
+
+@pytest.mark.usefixtures("small_board")
+def test_the_command_warns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*used: tuple[float, float]) -> str:
+        turns = readings(*used, *[used[-1]] * 20)
+        monkeypatch.setattr(results, "Watch", lambda: Watch(turns))
+        monkeypatch.setattr(contention.time, "sleep", lambda seconds: None)
+        assert main(["bench", "--quick", "--op", "lerp"]) == 0
+        return capsys.readouterr().out
+
+    text = run((0, 1.0), (2, 0.9))
+    assert text.startswith("warning other processes are using 1.0 of")
+    assert "warning other processes used up to 0.9 of" in text.splitlines()[-1]
+    assert "warning" not in run((0, 0.0), (2, 0.0))

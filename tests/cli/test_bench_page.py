@@ -40,7 +40,8 @@ def test_the_page_fetches_nothing_and_shows_everything(browse: Any, sample: Resu
     plots = document.count('<svg class="plot"')
     # Score and ratio for each of four element types, and time per element for each function.
     assert plots == 4 + 4 + len(sample.per_element())
-    assert document.count("<tr>") == 2 + len(sample.cells) + len(sample.calls)
+    heads = 1 + 4  # one table of calls, and one of problems for each element type
+    assert document.count("<tr>") == heads + len(sample.cells) + len(sample.calls)
     for cell in sample.cells:
         assert cell.cell.function.name in document
 
@@ -71,6 +72,7 @@ addEventListener("load", () => {
   parent.document.title = JSON.stringify({
     least: Math.min(...boxes.map(b => Math.min(b.width, b.height))),
     right: Math.max(...boxes.map(b => b.right)),
+    tables: document.querySelector(".tables").getBoundingClientRect().right,
     wide: page.scrollWidth, size, outside,
   });
 });
@@ -78,17 +80,18 @@ addEventListener("load", () => {
 """
 
 
-@pytest.mark.parametrize("width", [PHONE, 1280])
+@pytest.mark.parametrize("width", [PHONE, 1280, 1920, 2560])
 def test_the_page_fits(browse: Any, sample: Results, width: int) -> None:
     text = re.sub(r"<meta http-equiv[^>]*>", "", page(sample.as_json()))
     text = text.replace("</body>", _MEASURE + "</body>")
     frame = f'<iframe style="width:{width}px;height:9000px;border:0" srcdoc="{html.escape(text)}">'
-    document, _ = browse(f"<title></title>{frame}</iframe>", "--window-size=1400,1000")
+    document, _ = browse(f"<title></title>{frame}</iframe>", "--window-size=2700,1000")
     found = re.search(r"<title>(.*?)</title>", document)
     assert found is not None
     measured = json.loads(html.unescape(found[1]))
     assert measured["least"] > 50  # every plot is really there
-    assert measured["right"] <= width
+    assert 0.9 * width < measured["right"] <= width  # all of the window is used
+    assert measured["tables"] > 0.9 * width
     assert measured["wide"] <= width  # no sideways scrolling, but for the table in its own box
     assert measured["size"] > 8  # pixels: text can be read
     assert measured["outside"] == []

@@ -11,6 +11,8 @@ from gradplan.declaration import (
     Descriptor,
     Function,
     Gradient,
+    Like,
+    Module,
     Namespace,
     Op,
     Rule,
@@ -105,7 +107,14 @@ def declare() -> tuple[Op, Op]:
             reads("x", "input_shape", doc="the values"),
             writes("y", "input_shape", doc="the products"),
         ),
-        functions=(Function("neighbour_product", "Products of neighbours.", rule=_Rule()),),
+        functions=(
+            Function(
+                "neighbour_product",
+                "Products of neighbours.",
+                rule=_Rule(),
+                torch=Like(module=Module("NeighbourProduct", "`neighbour_product` as a layer.")),
+            ),
+        ),
         gradient=Gradient("neighbour_product_backward", cotangents={"dy": "y"}, grads={"dx": "x"}),
     )
     return forward, backward

@@ -1,7 +1,8 @@
 """The board: problems as data, and the figures that the declarations say are to be reached there.
 
 Scores are relative to a parallel memcpy of the bytes that a problem must move at least once; peers'
-figures say how many times faster than the peer a plan has to be.
+figures say how many times faster than the peer a plan has to be. Figures are the project's own
+goals: only `gradplan bench --goals` shows them.
 """
 
 from __future__ import annotations

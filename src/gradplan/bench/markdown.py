@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gradplan.bench.contention import warning_after
 from gradplan.bench.results import Results
-from gradplan.bench.tables import Entry, Table, summary, tables
+from gradplan.bench.tables import Table, summary, tables
 
 BEGIN, END = "<!-- board: gradplan bench --markdown -->", "<!-- end of board -->"
 
@@ -13,7 +14,10 @@ def board(results: Results) -> str:
     found = results.as_json()
     here = found["machine"]
     where = f"Measured on: {here['cpu']}, {here['threads']} threads, build {here['isa']}."
-    parts = [f"{where} {summary(found)}."]
+    said = summary(found)
+    parts = [f"{where} {said}." if said else where]
+    disturbed = warning_after(found["other_processes"])
+    parts += [f"**Disturbed:** {disturbed}."] if disturbed else []
     for table in tables(found):
         parts += [f"{table.title}:"] if table.title else []
         parts.append(_table(table))
@@ -29,11 +33,7 @@ def replaced(text: str, results: Results) -> str | None:
     return f"{head}{BEGIN}\n\n{board(results)}\n\n{END}{tail}"
 
 
-def _entry(entry: Entry) -> str:
-    text = f"**{entry.text}**" if entry.short else entry.text
-    return f"{text} ({entry.wanted})" if entry.wanted else text
-
-
 def _table(table: Table) -> str:
-    lines = [table.heads, ["---"] * len(table.heads), *(map(_entry, row) for row in table.rows)]
+    rows = ([entry.text for entry in row] for row in table.rows)
+    lines = [table.heads, ["---"] * len(table.heads), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

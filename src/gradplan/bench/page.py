@@ -8,7 +8,23 @@ from importlib import resources
 from typing import Any
 
 from gradplan.bench import svg
-from gradplan.bench.tables import TEXT, Cell, Entry, Table, peers_in, power_of_two, summary, tables
+from gradplan.bench.contention import warning_after
+from gradplan.bench.tables import (
+    TEXT,
+    Cell,
+    Entry,
+    Table,
+    peers_in,
+    power_of_two,
+    summary,
+    tables,
+    title_of,
+)
+
+_WHY_MORE_THAN_ONE = (
+    "A memcpy is a yardstick, not a limit: a kernel that writes past the caches, or writes less "
+    "than it reads, can be faster."
+)
 
 
 def page(results: dict[str, Any]) -> str:
@@ -18,8 +34,8 @@ def page(results: dict[str, Any]) -> str:
     parts = [
         "<h1>gradplan: the speed board</h1>",
         f"<p class=soft>{escape(_where(results))}</p>",
-        f"<p class=summary>{summary(results)}.</p>",
-        *_scores(cells),
+        *_summary(results),
+        *_of_memcpy(cells),
         *_ratios(cells, peers_in(results)),
         *_calls(made.get("calls")),
         *_sizes(results["nanoseconds_per_element"]),
@@ -45,12 +61,13 @@ def page(results: dict[str, Any]) -> str:
 
 
 def picture(results: dict[str, Any]) -> str:
-    """Scores and ratios of the first element type as one SVG."""
+    """Both ratios of the first element type as one SVG."""
     element, cells = next(iter(_by_element(results["cells"]).items()), ("", []))
     peers = peers_in(results)
-    panels = {f"Score against a copy, {element}": _score_plot(element, cells)}
+    panels = {f"Speed as a multiple of memcpy's, {element}": _memcpy_plot(element, cells)}
     if peers:
-        names = ", ".join(f"{mark} {peer}" for mark, peer in zip(svg.SYMBOLS, peers, strict=False))
+        marked = zip(svg.SYMBOLS, peers, strict=False)
+        names = " ".join(f"{mark} {title_of(peer)}" for mark, peer in marked)
         panels[f"Times faster than {names}"] = _ratio_plot(element, cells, peers)
     return svg.side_by_side("gradplan: the speed board", panels, _style())
 
@@ -61,12 +78,22 @@ def _style() -> str:
 
 def _where(results: dict[str, Any]) -> str:
     here = results["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in results["peers"].items())
+    found = results["peers"].items()
+    versions = ", ".join(f"{title_of(name)} {version}" for name, version in found)
+    compared = f"Compared with {versions}." if versions else "Nothing to compare with is installed."
     quick = " A quick run: fewer rounds." if results["quick"] else ""
     return (
         f"gradplan {results['gradplan']} on {here['cpu']}, {here['threads']} threads, "
-        f"build {here['isa']}. Peers: {versions or 'none installed'}.{quick}"
+        f"build {here['isa']}. {compared}{quick}"
     )
+
+
+def _summary(results: dict[str, Any]) -> Iterable[str]:
+    said, disturbed = summary(results), warning_after(results["other_processes"])
+    if said:
+        yield f"<p class=summary>{escape(said)}.</p>"
+    if disturbed:
+        yield f"<p class=warning><strong>Disturbed:</strong> {escape(disturbed)}.</p>"
 
 
 def _by_element(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
@@ -89,49 +116,39 @@ def _panels(figures: Iterable[str], kind: str = "") -> str:
     return f'<div class="panels {kind}">{"".join(figures)}</div>'
 
 
-def _scores(cells: Sequence[Cell]) -> Iterable[str]:
+def _of_memcpy(cells: Sequence[Cell]) -> Iterable[str]:
     if not cells:
         return
-    yield "<h2>Score against the physical limit</h2>"
+    yield "<h2>Against memcpy</h2>"
     yield (
-        "<p>Time of a parallel memcpy of the bytes that must be moved, divided by our time. The "
-        "dashed line is that copy; the upright mark is the figure to reach.</p>"
+        "<p>The time of a parallel memcpy of as many bytes as the problem must move, divided by "
+        f"ours: at the dashed line we are as fast. {_WHY_MORE_THAN_ONE}</p>"
     )
     yield _panels(
-        _panel(_score_plot(element, group), element)
+        _panel(_memcpy_plot(element, group), element)
         for element, group in _by_element(cells).items()
     )
 
 
-def _score_plot(element: str, cells: Sequence[Cell]) -> str:
-    rows = [
-        svg.Mark(
-            _label(cell),
-            {"score": cell["score"]},
-            {"score": cell["score_wanted"]} if cell["score_wanted"] else {},
-        )
-        for cell in cells
-    ]
-    return svg.bars(f"Score, {element}", rows, limit="copy")
+def _memcpy_plot(element: str, cells: Sequence[Cell]) -> str:
+    rows = [svg.Mark(_label(cell), {"memcpy": cell["of_memcpy"]}) for cell in cells]
+    return svg.bars(f"Against memcpy, {element}", rows, one="memcpy")
 
 
 def _ratio_plot(element: str, cells: Sequence[Cell], peers: Sequence[str]) -> str:
-    rows = [
-        svg.Mark(_label(cell), cell["ratios"], cell["ratios_wanted"])
-        for cell in cells
-        if cell["ratios"]
-    ]
-    return svg.dots(f"Ratio to peers, {element}", rows, peers, par="at par")
+    rows = [svg.Mark(_label(cell), cell["ratios"]) for cell in cells if cell["ratios"]]
+    names = ", ".join(map(title_of, peers))
+    return svg.dots(f"Times faster than {names}, {element}", rows, peers, one="as fast")
 
 
 def _ratios(cells: Sequence[Cell], peers: Sequence[str]) -> Iterable[str]:
     if not peers:
         return
-    legend = "".join(f"{svg.symbol(n)}{escape(peer)}" for n, peer in enumerate(peers))
-    yield "<h2>Times faster than each peer</h2>"
+    marks = (f"{svg.symbol(n)}{escape(title_of(peer))}" for n, peer in enumerate(peers))
+    yield f"<h2>Against {escape(_either(list(map(title_of, peers))))}</h2>"
     yield (
-        "<p>The peer's time divided by ours, logarithmic; left of the dashed line the peer is "
-        f"faster. Peers:{legend}</p>"
+        "<p>How many times faster than what one would call instead, logarithmic; left of the "
+        f"dashed line the other one is faster.{''.join(marks)}</p>"
     )
     yield _panels(
         _panel(_ratio_plot(element, group, peers), element)
@@ -140,10 +157,18 @@ def _ratios(cells: Sequence[Cell], peers: Sequence[str]) -> Iterable[str]:
     )
 
 
+def _either(names: Sequence[str]) -> str:
+    """
+    >>> _either(["PyTorch"]), _either(["PyTorch", "JAX", "entmax"])
+    ('PyTorch', 'PyTorch, JAX and entmax')
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
 def _calls(table: Table | None) -> Iterable[str]:
     if table is not None:
         yield "<h2>One call</h2>"
-        yield f"<p>{escape(table.title)}; and how many times faster than the peer's own call.</p>"
+        yield f"<p>{escape(table.title)}; and how many times faster than a call of the others.</p>"
         yield _html(table)
 
 
@@ -168,15 +193,23 @@ def _sizes(per_element: dict[str, dict[Any, float]]) -> Iterable[str]:
 
 def _board(table: Table | None) -> Iterable[str]:
     if table is not None:
-        yield "<h2>All cells</h2>"
-        yield "<p>Figures to reach in brackets; what falls short is marked.</p>"
-        yield _html(table)
+        yield "<h2>All problems</h2>"
+        yield f'<div class="tables">{"".join(map(_html, _split(table)))}</div>'
+
+
+def _split(table: Table) -> Iterable[Table]:
+    """A table for each element type: side by side where there is room."""
+    column = table.heads.index("type")
+    groups: dict[str, list[list[Entry]]] = {}
+    for row in table.rows:
+        groups.setdefault(row[column].text, []).append(row)
+    for element, rows in groups.items():
+        yield Table(f"{table.name}-{element}", table.title, table.heads, rows)
 
 
 def _entry(head: str, entry: Entry) -> str:
-    kind = " class=low" if entry.short else " class=text" if head in TEXT else ""
-    wanted = f" <small>({escape(entry.wanted)})</small>" if entry.wanted else ""
-    return f"<td{kind}>{escape(entry.text)}{wanted}</td>"
+    kind = " class=text" if head in TEXT else ""
+    return f"<td{kind}>{escape(entry.text)}</td>"
 
 
 def _html(table: Table) -> str:

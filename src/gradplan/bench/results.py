@@ -10,6 +10,7 @@ from typing import Any
 
 import gradplan
 from gradplan.bench.board import SIZES, Cell, board_cells, call_cells, size_cells
+from gradplan.bench.contention import Watch
 from gradplan.bench.measure import (
     FULL,
     OURS,
@@ -24,7 +25,7 @@ from gradplan.bench.peers import PEERS
 from gradplan.machine import machine, version_of
 from gradplan.vocabulary import ElementKind
 
-FORMAT = 1
+FORMAT = 2
 _QUICK_SIZES = SIZES[:3]
 
 
@@ -36,6 +37,7 @@ class Results:
     cells: list[Measured] = dataclasses.field(default_factory=list)
     calls: list[Measured] = dataclasses.field(default_factory=list)
     sizes: list[Measured] = dataclasses.field(default_factory=list)
+    watch: Watch = dataclasses.field(default_factory=lambda: Watch())
 
     @property
     def short(self) -> list[Measured]:
@@ -52,15 +54,16 @@ class Results:
             found.setdefault(m.cell.function.name, {})[elements] = nanoseconds
         return found
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, *, goals: bool = False) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "gradplan": gradplan.__version__,
             "quick": self.quick,
             "machine": machine(),
             "peers": {p.name: version_of(p.name) for p in PEERS if p.installed()},
-            "cells": [m.as_json() for m in self.cells],
-            "calls": [m.as_json() for m in self.calls],
+            "other_processes": self.watch.as_json(),
+            "cells": [m.as_json(goals=goals) for m in self.cells],
+            "calls": [m.as_json(goals=goals) for m in self.calls],
             "nanoseconds_per_element": self.per_element(),
         }
 

@@ -12,20 +12,21 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from gradplan.bench.tables import times
+
 WIDTH = 380
 _LEFT, _RIGHT = 8, 40
 _ROW = 30
 _TOP, _BOTTOM = 22, 22
-_LONGEST_BAR = 1.3  # in copies; what is longer (small problems, in a cache) is cut
+_LONGEST_BAR = 1.3  # in memcpys; what is longer (small problems, in a cache) is cut
 
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-    """One row of a panel: values by series, and the figure that has to be reached."""
+    """One row of a panel: values by series."""
 
     label: str
     values: Mapping[str, float]
-    wanted: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def _svg(width: int, height: float, title: str, body: Sequence[str]) -> str:
@@ -64,8 +65,8 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def bars(title: str, rows: Sequence[Mark], *, limit: str) -> str:
-    """Horizontal bars of one series against a limit of 1."""
+def bars(title: str, rows: Sequence[Mark], *, one: str) -> str:
+    """Horizontal bars of one series, with a line at 1 that is called `one`."""
     plot = WIDTH - _LEFT - _RIGHT
     height = _TOP + _ROW * len(rows) + _BOTTOM
 
@@ -76,21 +77,17 @@ def bars(title: str, rows: Sequence[Mark], *, limit: str) -> str:
     for tick in (0.25, 0.5, 0.75):
         body.append(_line(x(tick), _TOP, x(tick), height - _BOTTOM, "grid"))
         body.append(_text(x(tick), height - 6, f"{tick:g}", "tick", "middle"))
-    body.append(_line(x(1), _TOP - 6, x(1), height - _BOTTOM, "limit"))
-    body.append(_text(x(1), _TOP - 10, limit, "tick", "middle"))
+    body.append(_line(x(1), _TOP - 6, x(1), height - _BOTTOM, "one"))
+    body.append(_text(x(1), _TOP - 10, one, "tick", "middle"))
     body.append(_text(x(1), height - 6, "1", "tick", "middle"))
     for number, row in enumerate(rows):
         y = _TOP + _ROW * number
         body.append(_text(_LEFT, y + 12, row.label, "label"))
-        for series, value in row.values.items():
-            wanted = row.wanted.get(series)
-            kind = "bar" if wanted is None or value >= wanted else "bar low"
+        for value in row.values.values():
             body.append(
-                f'<rect class="{kind}" x="{_LEFT}" y="{y + 16}" height="9" '
+                f'<rect class="bar" x="{_LEFT}" y="{y + 16}" height="9" '
                 f'width="{x(value) - _LEFT:.1f}" rx="2"/>'
             )
-            if wanted is not None:
-                body.append(_line(x(wanted), y + 14, x(wanted), y + 27, "wanted"))
             body.append(_text(x(value) + 5, y + 24, f"{value:.2f}", "value"))
     return _svg(WIDTH, height, title, body)
 
@@ -113,8 +110,8 @@ def symbol(number: int) -> str:
     return f'<svg class="symbol" viewBox="0 0 12 12">{_SHAPES[number % len(_SHAPES)](6, 6)}</svg>'
 
 
-def dots(title: str, rows: Sequence[Mark], series: Sequence[str], *, par: str) -> str:
-    """Ratios on a log scale, a mark per series, with a line at 1."""
+def dots(title: str, rows: Sequence[Mark], series: Sequence[str], *, one: str) -> str:
+    """Ratios on a log scale, a mark per series, with a line at 1 that is called `one`."""
     values = [v for row in rows for v in (*row.values.values(), 1.0)]
     low = math.floor(math.log10(min(values)))
     high = max(math.ceil(math.log10(max(values))), low + 1)
@@ -128,18 +125,15 @@ def dots(title: str, rows: Sequence[Mark], series: Sequence[str], *, par: str) -
     for power in range(low, high + 1):
         body.append(_line(x(10**power), _TOP, x(10**power), height - _BOTTOM, "grid"))
         body.append(_text(x(10**power), height - 6, f"{10.0**power:g}x", "tick", "middle"))
-    body.append(_line(x(1), _TOP - 6, x(1), height - _BOTTOM, "limit"))
-    body.append(_text(x(1), _TOP - 10, par, "tick", "start" if x(1) < WIDTH / 2 else "end"))
+    body.append(_line(x(1), _TOP - 6, x(1), height - _BOTTOM, "one"))
+    body.append(_text(x(1), _TOP - 10, one, "tick", "start" if x(1) < WIDTH / 2 else "end"))
     for number, row in enumerate(rows):
         y = _TOP + _ROW * number
         body.append(_text(_LEFT, y + 12, row.label, "label"))
         body.append(_line(_LEFT, y + 21, WIDTH - _RIGHT, y + 21, "rail"))
         for name, value in row.values.items():
-            wanted = row.wanted.get(name)
-            if wanted is not None and wanted != 1:  # which the dashed line shows
-                body.append(_line(x(wanted), y + 15, x(wanted), y + 27, "wanted"))
             body.append(_SHAPES[series.index(name) % len(_SHAPES)](x(value), y + 21))
-        ratios = ", ".join(f"{row.values[name]:.1f}" for name in series if name in row.values)
+        ratios = ", ".join(times(row.values[name]) for name in series if name in row.values)
         body.append(_text(WIDTH - 2, y + 12, ratios, "value", "end"))
     return _svg(WIDTH, height, title, body)
 

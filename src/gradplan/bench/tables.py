@@ -4,11 +4,13 @@ page have in common."""
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from typing import Any
 
 Cell = dict[str, Any]
 TEXT = ("function", "problem", "type")
 """The columns that are not numbers."""
+_TITLES = {"torch": "PyTorch", "jax": "JAX"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,8 +18,8 @@ class Entry:
     """A place in a table."""
 
     text: str
-    wanted: str = ""
-    """The figure to reach."""
+    goal: str = ""
+    """What is to be reached, for maintainers: shown in the terminal alone, with `--goals`."""
     short: bool = False
 
 
@@ -41,11 +43,34 @@ def tables(results: dict[str, Any]) -> list[Table]:
     return [table for table in made if table.rows]
 
 
+def title_of(peer: str) -> str:
+    """A peer's name for people."""
+    return _TITLES.get(peer, peer)
+
+
 def summary(results: dict[str, Any]) -> str:
-    """How many cells reach their figures."""
-    measured = [*results["cells"], *results["calls"]]
-    reached = sum(not cell["short"] for cell in measured)
-    return f"{reached} of {len(measured)} cells reach their figures"
+    """The middle of each column, and how often a peer was faster; empty without cells."""
+    cells = results["cells"]
+    if not cells:
+        return ""
+    middle = [f"{statistics.median(cell['of_memcpy'] for cell in cells):.2f} of memcpy"]
+    for peer in peers_in(results):
+        found = [cell["ratios"][peer] for cell in cells if peer in cell["ratios"]]
+        middle.append(f"{times(statistics.median(found))}x {title_of(peer)}")
+    said = f"Median of {len(cells)} problems: {', '.join(middle)}"
+    if len(middle) == 1:
+        return said
+    slower = sum(any(ratio < 1 for ratio in cell["ratios"].values()) for cell in cells)
+    return f"{said}; another library is faster in {slower or 'none'} of them"
+
+
+def times(ratio: float) -> str:
+    """How many times faster; slower is never rounded to as fast.
+
+    >>> times(6.14), times(0.984), times(0.999)
+    ('6.1', '0.98', '0.99')
+    """
+    return f"{ratio:.1f}" if ratio >= 1 else f"{min(ratio, 0.99):.2f}"
 
 
 def peers_in(results: dict[str, Any], what: str = "cells") -> list[str]:
@@ -66,12 +91,16 @@ def _board(cells: list[Cell], peers: list[str]) -> Table:
     rows = [
         [
             *(Entry(cell[name]) for name in ("function", "problem", "element")),
-            _score(cell["score"], cell["score_wanted"]),
+            _of_memcpy(cell),
             *(_ratio(cell, peer) for peer in peers),
         ]
         for cell in cells
     ]
-    return Table("board", "", [*TEXT, "score", *(f"x {peer}" for peer in peers)], rows)
+    return Table("board", "", [*TEXT, "of memcpy", *map(_head, peers)], rows)
+
+
+def _head(peer: str) -> str:
+    return f"x {title_of(peer)}"
 
 
 def _calls(cells: list[Cell], peers: list[str]) -> Table:
@@ -85,7 +114,7 @@ def _calls(cells: list[Cell], peers: list[str]) -> Table:
     ]
     problem = cells[0]["problem"] if cells else ""
     title = f"One call of plan.run, {problem} f32, PyTorch tensors, outputs given"
-    return Table("calls", title, ["function", "us per call", *(f"x {p}" for p in peers)], rows)
+    return Table("calls", title, ["function", "us per call", *map(_head, peers)], rows)
 
 
 def _sizes(per_element: dict[str, dict[Any, float]]) -> Table:
@@ -102,16 +131,18 @@ def _sizes(per_element: dict[str, dict[Any, float]]) -> Table:
     return Table("sizes", title, ["function", *map(power_of_two, sizes)], rows)
 
 
-def _score(score: float | None, wanted: float | None) -> Entry:
-    if score is None or wanted is None:
-        return Entry("" if score is None else f"{score:.2f}")
-    return Entry(f"{score:.2f}", f"{wanted:.2f}", score < wanted)
+def _of_memcpy(cell: Cell) -> Entry:
+    found, goal = cell["of_memcpy"], cell.get("goals", {}).get("of_memcpy")
+    if goal is None:
+        return Entry(f"{found:.2f}")
+    return Entry(f"{found:.2f}", f"{goal:.2f}", found < goal)
 
 
 def _ratio(cell: Cell, peer: str) -> Entry:
     ratio = cell["ratios"].get(peer)
     if ratio is None:
         return Entry("")
-    wanted = cell["ratios_wanted"][peer]
-    short = ratio < wanted
-    return Entry(f"{ratio:.2f}" if short else f"{ratio:.1f}", f"{wanted:g}", short)
+    goal = cell.get("goals", {}).get("ratios", {}).get(peer)
+    if goal is None:
+        return Entry(times(ratio))
+    return Entry(f"{ratio:.2f}" if ratio < goal else times(ratio), f"{goal:g}", ratio < goal)

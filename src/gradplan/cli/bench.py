@@ -10,7 +10,7 @@ from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from gradplan.bench import markdown, page, tables
+from gradplan.bench import contention, markdown, page, tables
 from gradplan.bench.results import Results, steps
 from gradplan.cli.certify import element_names, names
 from gradplan.cli.files import check_writable, is_standard_output, write_file
@@ -21,14 +21,13 @@ NAME = "bench"
 HELP = "measure the speed board: against memcpy, PyTorch, JAX and entmax"
 DESCRIPTION = """\
 Measures the speed board in one run. Ours, a parallel memcpy of the bytes that the problem must move
-at least once, and the peers that are installed take turns with the same threads and preallocated
-outputs; the best of several counts.
+at least once, and what is installed of PyTorch, JAX and entmax take turns with the same threads and
+preallocated outputs; the best of several counts.
 
-  score     time of the memcpy / our time: 1.0 is the physical limit
-  x torch   how many times faster than the peer
+  of memcpy   our speed as a multiple of the memcpy's: 1.0 is as fast as copying
+  x PyTorch   how many times faster than PyTorch: 6.1 is 6.1x PyTorch
 
-Each cell has the figures that it has to reach (in brackets); those that fall short are listed.
-Close other programs first: a busy machine measures itself.
+Close other programs first; a warning says if others used the CPUs before or during the run.
 """
 EPILOG = """\
 examples:
@@ -39,7 +38,7 @@ examples:
 
 FILE may be - for standard output; everything else is then said on standard error.
 
-exit status: 0 measured (also where cells fall short), 2 misuse
+exit status: 0 measured, 2 misuse
 """
 
 
@@ -53,7 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="f32 unless --dtype, fewer rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the f32 cells")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the f32 part")
+    parser.add_argument(
+        "--goals",
+        action="store_true",
+        help="also what the project wants to reach, in brackets, and where it falls short",
+    )
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="renew the board between its marks in a file"
     )
@@ -70,9 +74,9 @@ def run(options: argparse.Namespace) -> int:
         names=choose(options.op, names(), "--op"),
         elements=choose(options.dtype, element_names(), "--dtype"),
     )
-    show(out, results)
+    show(out, results, goals=options.goals)
     if options.json is not None:
-        _write(out, options.json, json.dumps(results.as_json(), indent=1) + "\n")
+        _write(out, options.json, json.dumps(results.as_json(goals=options.goals), indent=1) + "\n")
     if options.html is not None:
         _write(out, options.html, page.page(results.as_json()))
     if options.svg is not None:
@@ -105,34 +109,48 @@ def measured(
 ) -> Results:
     """Measures what was asked for."""
     todo = steps(names=names, elements=elements, quick=results.quick)
+    results.watch.look()
+    _warn(out, contention.warning_before(results.watch.as_json()))
     with progress(out) as bar:
         task = bar.add_task("starting", total=len(todo))
         for cell, step in todo:
             bar.update(task, description=f"{cell.function.name} {cell.element}")
             step(results)
+            results.watch.step()
             bar.advance(task)
+    results.watch.step(last=True)
     return results
+
+
+def _warn(out: Console, text: str | None) -> None:
+    if text is not None:
+        out.print(f"[bold yellow]warning[/] {escape(text)}")
 
 
 # The tables ----------------------------------------------------------------------------------
 
 
-def show(out: Console, results: Results) -> None:
-    here, found = machine(), results.as_json()
-    versions = ", ".join(f"{name} {found['peers'][name]}" for name in tables.peers_in(found))
+def show(out: Console, results: Results, *, goals: bool) -> None:
+    here, found = machine(), results.as_json(goals=goals)
+    peers = tables.peers_in(found)
+    versions = ", ".join(f"{tables.title_of(name)} {found['peers'][name]}" for name in peers)
     out.print(
         escape(f"{here['cpu']}, {here['threads']} threads, build {here['isa']}; {versions}\n")
     )
     for table in tables.tables(found):
         out.print(_table(table))
         out.print()
+    if goals:
+        _show_goals(out, results)
+    out.print(tables.summary(found))
+    _warn(out, contention.warning_after(found["other_processes"]))
+
+
+def _show_goals(out: Console, results: Results) -> None:
     for m in results.short:
         out.print(f"[bold red]short[/] {escape(m.cell.name)}: {escape('; '.join(m.short))}")
     total = len(results.cells) + len(results.calls)
-    if results.short:
-        out.print(f"\n{tables.summary(found)}")
-    else:
-        out.print(f"[bold green]all {total} cells reach their figures[/]")
+    out.print(f"{total - len(results.short)} of {total} goals are reached")
 
 
 def _table(table: tables.Table) -> Table:
@@ -147,6 +165,6 @@ def _table(table: tables.Table) -> Table:
 
 
 def _entry(entry: tables.Entry) -> str:
-    if not entry.wanted:
+    if not entry.goal:
         return entry.text
-    return f"[{'bold red' if entry.short else 'green'}]{entry.text}[/] ({entry.wanted})"
+    return f"[{'bold red' if entry.short else 'green'}]{entry.text}[/] ({entry.goal})"

@@ -12,6 +12,8 @@ Array([ 1., 12.,  0.], dtype=float32)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gradplan._ffi import tvm_ffi
 
 tvm_ffi()  # before jax_tvm_ffi imports it, and PyTorch with it
@@ -26,19 +28,14 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-from gradplan.hints import did_you_mean  # noqa: E402
 from gradplan.jax import autodiff, batching, functions  # noqa: E402
 from gradplan.jax.functions import *  # noqa: E402, F403
+from gradplan.public import public  # noqa: E402
 
 __all__ = functions.__all__
 
 autodiff.register()
 batching.register()
 
-
-def __getattr__(name: str) -> object:
-    """Functions of ops that were declared after the import."""
-    if name in functions.__all__:
-        return getattr(functions, name)
-    hint = did_you_mean(name, __all__)
-    raise AttributeError(f"module 'gradplan.jax' has no attribute {name!r}{hint}")
+if not TYPE_CHECKING:  # which would take every name for one of the module's
+    __getattr__, __dir__ = public(__name__, (), functions)

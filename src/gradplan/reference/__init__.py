@@ -15,12 +15,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from gradplan.public import public
+
 from .operations import FUNCTIONS, operation
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-globals().update(FUNCTIONS)
+globals().update(FUNCTIONS)  # some are called like their modules
 
 __all__ = ["FUNCTIONS", "operation"]
+__getattr__, __dir__ = public(__name__, __all__, FUNCTIONS)
 __all__.extend(FUNCTIONS)

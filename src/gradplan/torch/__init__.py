@@ -13,6 +13,8 @@ docs/guides/migrating.md says what to replace with what.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 try:
     import torch as _torch
 except ModuleNotFoundError as _error:
@@ -29,7 +31,7 @@ if _torch.__version__ < (2, 6):
     raise ImportError(f"gradplan.torch needs PyTorch 2.6 or later; found {_torch.__version__}")
 
 from gradplan.engines.checks import common as _common
-from gradplan.hints import did_you_mean
+from gradplan.public import public
 from gradplan.torch import functions, nn
 from gradplan.torch.functions import *  # noqa: F403
 from gradplan.torch.memory import release_memory
@@ -37,12 +39,8 @@ from gradplan.torch.memory import release_memory
 _common().gradplan_share_openmp()  # PyTorch's threads serve while they are awake
 
 __all__ = ["nn", "release_memory"]
+
+if not TYPE_CHECKING:  # which would take every name for one of the module's
+    __getattr__, __dir__ = public(__name__, __all__, functions)
+
 __all__ += functions.__all__
-
-
-def __getattr__(name: str) -> object:
-    """Functions of ops that were declared after the import."""
-    if name in functions.__all__:
-        return getattr(functions, name)
-    hint = did_you_mean(name, __all__)
-    raise AttributeError(f"module 'gradplan.torch' has no attribute {name!r}{hint}")

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from gradplan.declaration import Op, for_every_op
 from gradplan.offers import Offer
+from gradplan.public import public
 from gradplan.torch import functions
 from gradplan.vocabulary import Unsupported
 
@@ -57,8 +59,23 @@ def _make(offer: Offer) -> type[Any]:
     return type(record.name, (base,), members)
 
 
-for _offer in functions.OFFERS.offered.values():
-    if _offer.like.module is not None:
-        globals()[_offer.like.module.name] = _make(_offer)
-        __all__.append(_offer.like.module.name)
-__all__.sort()
+_MODULES: dict[str, type[Any]] = {}
+
+
+def _add(op: Op) -> None:
+    for offer in functions.OFFERS.offered.values():  # whose listener comes before this one
+        record = offer.like.module
+        if record is not None and record.name not in _MODULES:
+            _MODULES[record.name] = globals()[record.name] = _make(offer)
+    __all__[:] = sorted(_MODULES)
+
+
+def _remove(op: Op) -> None:
+    for offer in functions.OFFERS.offered.values():
+        if offer.like.module is not None and offer.op is op:
+            del _MODULES[offer.like.module.name], globals()[offer.like.module.name]
+    __all__[:] = sorted(_MODULES)
+
+
+for_every_op(_add, _remove)
+__getattr__, __dir__ = public(__name__, (), _MODULES)
