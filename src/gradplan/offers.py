@@ -204,6 +204,8 @@ def offered_as(bridge: str, op: Op, function: Function) -> str:
         for flag, chosen in like.chooses.items():
             if chosen == forward.sibling(function).name:
                 return f"{name}(..., {flag}=True)"
+        if forward.sibling(function).name in like.adds.values():
+            return name
     return bridge
 
 

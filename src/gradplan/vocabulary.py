@@ -23,6 +23,7 @@ __all__ = [
     "BufferTooSmall",
     "ElementKind",
     "Error",
+    "ExtremeKind",
     "IndexOutOfRange",
     "InvalidProblem",
     "KernelError",
