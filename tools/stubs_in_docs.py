@@ -1,4 +1,4 @@
-"""For mkdocstrings: examples that stand at the end of a docstring are a section of it."""
+"""For mkdocstrings: examples at the end of a docstring, and stubs that are overloads alone."""
 
 from __future__ import annotations
 
@@ -19,3 +19,14 @@ class DocstringExamples(griffe.Extension):
             obj.docstring.value = _EXAMPLES.sub(
                 lambda match: "Examples:\n" + textwrap.indent(match[0], "    "), obj.docstring.value
             )
+
+
+class OverloadsAlone(griffe.Extension):
+    """A function whose stub has overloads and nothing else is there, with the text of the first."""
+
+    def on_module_members(self, *, mod: Any, **_: Any) -> None:
+        for name, overloads in list(mod.overloads.items()):
+            if name not in mod.members:
+                first, *_others = overloads
+                first.overloads = overloads
+                mod.set_member(name, first)
