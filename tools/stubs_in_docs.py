@@ -27,6 +27,6 @@ class OverloadsAlone(griffe.Extension):
     def on_module_members(self, *, mod: Any, **_: Any) -> None:
         for name, overloads in list(mod.overloads.items()):
             if name not in mod.members:
-                first, *_others = overloads
-                first.overloads = overloads
+                first, *others = overloads
+                first.overloads = others
                 mod.set_member(name, first)
