@@ -1,4 +1,5 @@
 // Where running extremes come from: the positions that cummax and cummin take their values from.
+#include "lanes/transpose.h"
 #include "lanes/visit.h"
 #include "scan/extremes.h"
 #include "scan/scan.h"
@@ -36,7 +37,6 @@ struct Positions {
   bool reverse;
 
   int64_t of(int64_t place) const { return reverse ? n - 1 - place : place; }
-  int64_t direction() const { return reverse ? -1 : 1; }
 };
 
 // With `output` the second sweep, which writes; without it the first, which finds the extreme of
@@ -94,7 +94,7 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
     const IndexState<C>& s = this->of(state);
     store_used(s.extreme, pieces.value + range.id(lane), lanes);
     for (int l = 0; l < lanes; ++l)
-      pieces.position[range.id(lane + l)] = s.first[l] + positions.direction() * s.step[l];
+      pieces.position[range.id(lane + l)] = positions.of(positions.of(s.first[l]) + s.step[l]);
   }
 
  private:
@@ -113,21 +113,42 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
     if (output) write(s, steps, from, count);
   }
 
-  void write(const IndexState<C>& s, const ElementOf<Steps> (&steps)[kLanes][kLanes], int64_t from,
+  using Step = ElementOf<Steps>;
+
+  void write(const IndexState<C>& s, const Step (&steps)[kLanes][kLanes], int64_t from,
              int count) const {
-    const int64_t stride = output->step[1], direction = positions.direction();
-    const auto value = [&](int i, int l) {
-      return Index(steps[i][l] < 0 ? s.before[l] : s.first[l] + direction * steps[i][l]);
+    const int64_t stride = output->step[1];
+    const int64_t sign = positions.reverse ? -1 : 0;  // (step ^ sign) - sign turns it around
+    const auto value = [sign](Step step, int64_t first, int64_t before) GP_INLINE_LAMBDA {
+      return Index(step < 0 ? before : first + ((step ^ sign) - sign));
     };
-    const auto to = [&](int i, int l) -> Index& {
-      return reinterpret_cast<Index*>(s.to[l])[(from + i) * stride];
-    };
-    if (stride == 1 || stride == -1) {  // a lane at a time, whose elements are neighbours
+    const auto at = [&](int l) { return reinterpret_cast<Index*>(s.to[l]) + from * stride; };
+    if (stride == 1 && count == kLanes) {  // a lane at a time, whose elements are neighbours
+      alignas(64) Step turned[kLanes][kLanes];
+      turn(steps, turned);
+      for (int l = 0; l < s.lanes; ++l) {
+        Index* const to = at(l);
+        const int64_t first = s.first[l], before = s.before[l];
+        for (int i = 0; i < kLanes; ++i) to[i] = value(turned[l][i], first, before);
+      }
+      return;
+    }
+    for (int i = 0; i < count; ++i)
       for (int l = 0; l < s.lanes; ++l)
-        for (int i = 0; i < count; ++i) to(i, l) = value(i, l);
-    } else {
-      for (int i = 0; i < count; ++i)
-        for (int l = 0; l < s.lanes; ++l) to(i, l) = value(i, l);
+        at(l)[i * stride] = value(steps[i][l], s.first[l], s.before[l]);
+  }
+
+  GP_INLINE static void turn(const Step (&from)[kLanes][kLanes], Step (&to)[kLanes][kLanes]) {
+    constexpr int W = V::kWidth;
+    for (int row = 0; row < kLanes; row += W) {
+      for (int column = 0; column < kLanes; column += W) {
+        Native<C> r[W];
+        for (int i = 0; i < W; ++i)
+          r[i] = (Native<C>)*reinterpret_cast<const Native<Step>*>(&from[row + i][column]);
+        transpose<C>(r);
+        for (int i = 0; i < W; ++i)
+          *reinterpret_cast<Native<Step>*>(&to[column + i][row]) = (Native<Step>)r[i];
+      }
     }
   }
 };
