@@ -69,14 +69,15 @@ int64_t find_first(int64_t count, int64_t bytes, const Test& test) {
   constexpr int64_t kTested = 4096;
   std::atomic<int64_t> first{count};
   parallel_for((count + kTested - 1) / kTested, 4, bytes, [&](int64_t block, int64_t end) {
+    const Test own = test;  // in registers
     for (; block < end; ++block) {
       int64_t i = block * kTested;
       const int64_t stop = std::min(i + kTested, count);
       if (i >= first.load(std::memory_order_relaxed)) return;
       bool any = false;
-      for (int64_t k = i; k < stop; ++k) any |= test(k);
+      for (int64_t k = i; k < stop; ++k) any |= own(k);
       if (!any) continue;
-      while (!test(i)) ++i;
+      while (!own(i)) ++i;
       int64_t known = first.load(std::memory_order_relaxed);
       while (i < known && !first.compare_exchange_weak(known, i, std::memory_order_relaxed)) {
       }
@@ -84,6 +85,17 @@ int64_t find_first(int64_t count, int64_t bytes, const Test& test) {
     }
   });
   return first.load(std::memory_order_relaxed);
+}
+
+// The same for test(value, i), where value(i) is an index. They mostly lie side by side.
+template <class I, class Test>
+int64_t find_first_index(const IndexView<I>& ids, int64_t count, const Test& test) {
+  const auto find = [&](auto value) {
+    return find_first(count, ids.count * int64_t(sizeof(I)),
+                      [value, test](int64_t i) { return test(value, i); });
+  };
+  if (ids.stride == 1) return find([data = ids.data](int64_t i) { return int64_t(data[i]); });
+  return find([ids](int64_t i) { return ids[i]; });
 }
 
 // "segment_ids[3] = 7"
@@ -95,9 +107,9 @@ std::string describe_index(const IndexRule& rule, const IndexView<I>& ids, int64
 template <class I>
 void check_bounds(const IndexRule& rule, const IndexView<I>& ids) {
   if (!rule.raise) return;
-  const int64_t at =
-      find_first(ids.count, ids.count * int64_t(sizeof(I)),
-                 [ids, range = rule.range](int64_t i) { return range.offends(ids[i]); });
+  const int64_t at = find_first_index(
+      ids, ids.count,
+      [range = rule.range](const auto& value, int64_t i) { return range.offends(value(i)); });
   if (at == ids.count) return;
   throw PlanError("IndexOutOfRange", rule.plan + ": " + describe_index(rule, ids, at) +
                                          ": expected an index in [0, " +
@@ -107,8 +119,8 @@ void check_bounds(const IndexRule& rule, const IndexView<I>& ids) {
 template <class I>
 void check_sorted(const IndexRule& rule, const IndexView<I>& ids) {
   const int64_t pairs = std::max<int64_t>(ids.count - 1, 0);
-  const int64_t at = find_first(pairs, ids.count * int64_t(sizeof(I)),
-                                [ids](int64_t i) { return ids[i + 1] < ids[i]; });
+  const int64_t at = find_first_index(
+      ids, pairs, [](const auto& value, int64_t i) { return value(i + 1) < value(i); });
   if (at == pairs) return;
   throw PlanError("InvalidProblem", rule.plan + ": " + describe_index(rule, ids, at + 1) +
                                         " after " + describe_index(rule, ids, at) +
