@@ -138,7 +138,8 @@ def test_a_reader_that_has_gone_is_named(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
-    while not os.read(handle, 1):  # until the writer has come
+    os.set_blocking(handle, True)
+    while not os.read(handle, 1):  # until the writer has come: before, there is an end
         pass
     os.close(handle)
     writer.join(60)

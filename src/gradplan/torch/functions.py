@@ -279,15 +279,18 @@ def _make(offer: Offer) -> Callable[..., Any]:
         condition += f"({flag} is False or {flag} is True) and "
     known = "known"
     for number, flag in enumerate(offer.like.adds):
-        fast[f"also_{number}"] = call.operators[flag].call
-        also = f"also_{number}({', '.join(call.arguments(flag))})"
-        known = f"ValuesAndIndices(known, {also}) if {flag} else known"
+        adding = call.operators[flag]
+        fast |= {f"also_{number}": adding.ways.fast, f"or_{number}": adding.overload}
+        given = ", ".join(call.arguments(flag))
+        also = f"also if (also := also_{number}({given})) is not None else or_{number}({given})"
+        known = f"new_tuple(ValuesAndIndices, (known, {also})) if {flag} else known"
     body = (
         f"if {condition}(known := {chosen}({', '.join(call.arguments())})) is not None:\n"
         f"    return {known}\n"
         f"return call({', '.join(f'{name}={name}' for name in names)})"
     )
-    fast["ValuesAndIndices"] = ValuesAndIndices
+    # A named tuple's own constructor takes 0.3 us more.
+    fast |= {"ValuesAndIndices": ValuesAndIndices, "new_tuple": tuple.__new__}
     return offer.compile(body, __name__, call=call, is_compiling=is_compiling, **fast)
 
 
