@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gradplan.declaration import OPS, Function, Like, Op, Tensor, for_every_op
+from gradplan.declaration.fields import Flag
 from gradplan.hints import MISSING, refuse_unknown, show_signature
-from gradplan.signatures import Parameter, Signature, argument_doc, signature_of
+from gradplan.signatures import Parameter, Signature, argument_doc, plain_option, signature_of
 from gradplan.vocabulary import Bounds
+
+_FLAG = Flag()
 
 
 def updating(outputs: Sequence[Tensor]) -> set[str]:
@@ -104,11 +107,20 @@ class Offer:
     def _annotation(self, parameter: inspect.Parameter) -> str:
         what = self.meaning(parameter.name)
         if what is None:
-            flags = {*self.like.chooses, *self.like.adds}
-            return "bool" if parameter.name in flags else "Any"
+            return "bool" if parameter.name in self.flags else "Any"
         kind = self.bridge.takes if isinstance(what, Tensor) else what.info.field.accepts
         may_be_none = parameter.default is None and "None" not in kind
         return f"{kind} | None" if may_be_none else kind
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The arguments that choose another function, or add one."""
+        return (*self.like.chooses, *self.like.adds)
+
+    def check_flags(self, values: dict[str, Any]) -> None:
+        """Raises for a flag that is neither True nor False."""
+        for flag in self.flags:
+            values[flag] = plain_option(self.name, flag, _FLAG, values[flag])
 
     @property
     def returns(self) -> str:

@@ -16,6 +16,7 @@ from gradplan.declaration import Op
 from gradplan.functional import SIGNATURES
 from gradplan.hints import did_you_mean, shown
 from gradplan.plan import plan_class
+from gradplan.signatures import Signature
 
 X = np.ones((2, 3), np.float32)
 IDS = np.zeros(2, np.int64)
@@ -68,13 +69,19 @@ def needed(name: str, argument: Any) -> bool:
     return SIGNATURES[name].default_of(argument) is inspect.Parameter.empty
 
 
+def sample_call(signature: Signature) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tensors and options of a call, by the function's names."""
+    desc = sample_descriptor(signature.op, **signature.function.fixed)
+    tensors = sample_inputs(signature.op, desc)
+    inputs = {t.function_name: tensors[t.name] for t in signature.inputs}
+    return inputs, {p.name: getattr(desc, p.info.name) for p in signature.parameters}
+
+
 @all_functions
 def test_a_missing_argument_is_named(name: str) -> None:
     signature = SIGNATURES[name]
-    desc = sample_descriptor(signature.op, **signature.function.fixed)
-    tensors = sample_inputs(signature.op, desc)
-    given = {t.function_name: tensors[t.name] for t in signature.inputs}
-    given |= {p.name: getattr(desc, p.info.name) for p in signature.parameters}
+    inputs, values = sample_call(signature)
+    given = {**inputs, **values}
     getattr(gp, name)(**given)
     for argument in (n for n, a in signature.arguments if needed(name, a)):
         rest = {n: x for n, x in given.items() if n != argument}
@@ -243,10 +250,7 @@ def equals(value: Any) -> list[Any]:
 @all_functions
 def test_an_option_that_is_refused_once_is_refused_always(name: str) -> None:
     signature = SIGNATURES[name]
-    desc = sample_descriptor(signature.op, **signature.function.fixed)
-    tensors = sample_inputs(signature.op, desc)
-    inputs = {t.function_name: tensors[t.name] for t in signature.inputs}
-    values = {p.name: getattr(desc, p.info.name) for p in signature.parameters}
+    inputs, values = sample_call(signature)
     options = {n: v.value if isinstance(v, enum.Enum) else v for n, v in values.items()}
     function = getattr(gp, name)
     for option, sample in options.items():

@@ -13,16 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gradplan.declaration.fields import Flag
 from gradplan.functional import SIGNATURES
 from gradplan.hints import check_given
 from gradplan.jax.calls import Callee, largest_plus_one
 from gradplan.offers import JAX, Offer, Offers
-from gradplan.signatures import plain_option
 
 __all__: list[str] = []
-
-_FLAG = Flag()
 
 
 class _Calls:
@@ -42,8 +38,7 @@ class _Calls:
     def __call__(self, values: dict[str, Any]) -> Any:
         like = self.offer.like
         check_given(self.offer.name, values)
-        for flag in like.chooses:
-            values[flag] = plain_option(self.offer.name, flag, _FLAG, values[flag])
+        self.offer.check_flags(values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
         for size, indices in like.inferred.items():
             if values[size] is None:

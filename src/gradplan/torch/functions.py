@@ -17,7 +17,6 @@ import torch
 
 import gradplan.torch.autograd  # noqa: F401  (operators need their derivatives)
 from gradplan.declaration import Field, Tensor
-from gradplan.declaration.fields import Flag
 from gradplan.hints import check_given
 from gradplan.offers import TORCH, Offer, Offers, offered_as
 from gradplan.signatures import Parameter, plain_option
@@ -35,7 +34,6 @@ from gradplan.vocabulary import (
 
 __all__: list[str] = []
 
-_FLAG = Flag()
 _PLAIN = {"SymInt": int, "float": float, "bool": bool, "str": str}
 """The Python types of options in schemas."""
 _ELEMENTS = frozenset(getattr(torch, kind.dtype_name) for kind in FLOATS)
@@ -57,17 +55,10 @@ class _Call:
         self.outer = {inner: outer for outer, inner in offer.names.items()}
         """What the function layer's names are here."""
         self.shown = {p.name for p in offer.parameters}
-        self.options = [
-            (name, what)
-            for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
-            if isinstance(what, Parameter)
-        ]
+        meanings = [(p.name, offer.meaning(p.name)) for p in offer.parameters]
+        self.options = [(name, what) for name, what in meanings if isinstance(what, Parameter)]
+        self.tensors = [(name, what) for name, what in meanings if isinstance(what, Tensor)]
         self.function = offer.signature.function
-        self.tensors = [
-            (name, what)
-            for name, what in ((p.name, offer.meaning(p.name)) for p in offer.parameters)
-            if isinstance(what, Tensor)
-        ]
         self.first = self._outer(offer.signature.first.function_name)
 
     def _outer(self, name: str) -> str:
@@ -111,8 +102,7 @@ class _Call:
         self._check_ranks(values)
         for name, parameter in self.options:
             values[name] = self._normal(name, parameter, values)
-        for flag in (*like.chooses, *like.adds):
-            values[flag] = plain_option(self.name, flag, _FLAG, values[flag])
+        self.offer.check_flags(values)
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
@@ -275,7 +265,7 @@ def _make(offer: Offer) -> Callable[..., Any]:
     condition = "dtype is None and " if "dtype" in names else ""
     condition += "not is_compiling() and "
     # 1 equals True, and is refused: only by whoever looks at everything.
-    for flag in (*offer.like.chooses, *offer.like.adds):
+    for flag in offer.flags:
         condition += f"({flag} is False or {flag} is True) and "
     known = "known"
     for number, flag in enumerate(offer.like.adds):
