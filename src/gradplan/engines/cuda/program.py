@@ -1,0 +1,76 @@
+"""What runs on a GPU for one call: launches of shipped kernels, as plain data.
+
+A family (`launches/<family>.py`) turns a problem and the layout of its tensors into a `Program`. The
+launcher (csrc/cuda) runs it through the driver; the tests run the same one by executing the PTX.
+Nothing here knows a framework, a driver or Triton.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Union
+
+WORKSPACE = "workspace"
+ERRORS = "errors"
+"""Names of pointers that are no operand: scratch memory of the call, aligned to 256 bytes, and the
+words in which kernels report what is wrong with indices."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a tensor lies in memory; strides count elements."""
+
+    dtype: str
+    """As in ElementKind.dtype_name: "float32"."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    aligned: bool
+    """Whether its address is a multiple of 16 bytes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pointer:
+    """The address of an operand (or of WORKSPACE, ERRORS) and an offset in bytes."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class I32:
+    value: int
+
+
+@dataclasses.dataclass(frozen=True)
+class I64:
+    value: int
+
+
+@dataclasses.dataclass(frozen=True)
+class F32:
+    value: float
+
+
+@dataclasses.dataclass(frozen=True)
+class F64:
+    value: float
+
+
+Argument = Union[Pointer, I32, I64, F32, F64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One kernel: its key in the shipped archive, the programs of the grid, the arguments in order."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    arguments: tuple[Argument, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """The launches of a call, one after the other on one stream."""
+
+    launches: tuple[Launch, ...]
+    workspace_size: int = 0
