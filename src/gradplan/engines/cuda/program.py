@@ -1,14 +1,13 @@
 """What runs on a GPU for one call: launches of shipped kernels, as plain data.
 
-A family (`launches/<family>.py`) turns a problem and the layout of its tensors into a `Program`. The
-launcher (csrc/cuda) runs it through the driver; the tests run the same one by executing the PTX.
+A family (`launches/<family>.py`) turns a problem and the layout of its tensors into a `Program`.
+The launcher (csrc/cuda) runs it through the driver; the tests run the same one by executing PTX.
 Nothing here knows a framework, a driver or Triton.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Union
 
 WORKSPACE = "workspace"
 ERRORS = "errors"
@@ -56,12 +55,12 @@ class F64:
     value: float
 
 
-Argument = Union[Pointer, I32, I64, F32, F64]
+Argument = Pointer | I32 | I64 | F32 | F64
 
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """One kernel: its key in the shipped archive, the programs of the grid, the arguments in order."""
+    """One kernel: its key in the shipped archive, the grid of programs, the arguments."""
 
     kernel: str
     grid: tuple[int, int, int]
