@@ -148,7 +148,7 @@ def call_cells() -> Iterator[Cell]:
 def _sized(elements: int) -> Problem:
     count = max(elements // _WIDTH, 1)
     return Problem(
-        f"{elements} elements",
+        f"2^{elements.bit_length() - 1} elements",
         (max(elements // _ROW, 1), min(elements, _ROW)),
         rows=(count, max(count // 4, 1), _WIDTH),
     )
