@@ -11,7 +11,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from gradplan.reference.elementary import CONSTANTS, LOG_LEAST
+from gradplan.reference.elementary import CONSTANTS, LOG_LEAST, Constants
 
 _SINGLE = CONSTANTS[np.dtype(np.float32)]
 _DOUBLE = CONSTANTS[np.dtype(np.float64)]
@@ -20,19 +20,15 @@ EXP32 = tl.constexpr(tuple(float(c) for c in _SINGLE.exp_terms))
 EXP64 = tl.constexpr(tuple(float(c) for c in _DOUBLE.exp_terms))
 LOG32 = tl.constexpr(tuple(float(c) for c in _SINGLE.log_terms))
 LOG64 = tl.constexpr(tuple(float(c) for c in _DOUBLE.log_terms))
-# log2 e, the two parts of log 2, and where exp is 0 and infinite.
-REST32 = tl.constexpr(
-    tuple(
-        float(c)
-        for c in (_SINGLE.log2e, _SINGLE.ln2_high, _SINGLE.ln2_low, _SINGLE.exp_zero, _SINGLE.exp_inf)
-    )
-)
-REST64 = tl.constexpr(
-    tuple(
-        float(c)
-        for c in (_DOUBLE.log2e, _DOUBLE.ln2_high, _DOUBLE.ln2_low, _DOUBLE.exp_zero, _DOUBLE.exp_inf)
-    )
-)
+
+
+def _rest(c: Constants) -> tuple[float, ...]:
+    """log2 e, the two parts of log 2, and where exp is 0 and infinite."""
+    return tuple(float(v) for v in (c.log2e, c.ln2_high, c.ln2_low, c.exp_zero, c.exp_inf))
+
+
+REST32 = tl.constexpr(_rest(_SINGLE))
+REST64 = tl.constexpr(_rest(_DOUBLE))
 MAGIC32 = tl.constexpr(float(3 * 2 ** (_SINGLE.mantissa_bits - 1) + 2 * _SINGLE.bias))
 MAGIC64 = tl.constexpr(float(3 * 2 ** (_DOUBLE.mantissa_bits - 1) + 2 * _DOUBLE.bias))
 LEAST32 = tl.constexpr(int(np.float32(LOG_LEAST).view(np.uint32)))
@@ -97,7 +93,7 @@ def multiply(a, b):
 
 @triton.jit
 def op(a, b, KIND: tl.constexpr):
-    """The operation of a plain scan. A running extreme keeps a NaN, and of equal values the first."""
+    """The operation of a plain scan; an extreme keeps a NaN, and of equal values the first."""
     if KIND == "cumsum":
         return a + b
     elif KIND == "cumprod":
