@@ -120,7 +120,7 @@ def compose(
         m = tl.load(edge_ptr + at, mask=live, other=0)
     if not logs:
         e = tl.load(power_ptr + at, mask=live, other=0)
-    for k in tl.static_range(1, CHUNK):
+    for k in range(1, CHUNK):
         here = live & (chunk * CHUNK + k < blocks)
         q = at + k * step
         last = tl.load(last_ptr + q, mask=here, other=0)
@@ -598,8 +598,7 @@ def record_block(x, words, xs, ws, live, left, count, first, n, extreme, flip, l
         at = ((count - 1) // 16) * 16 - i
         v = ahead(x + at * xs, xs, live, left - at, 16)
         word = tl.zeros(x.shape, tl.int32)
-        for k in tl.static_range(0, 16):
-            j = 15 - k
+        for j in tl.static_range(15, -1, -1):
             here = at + j < left
             e = turned(v[j], flip)
             yes = is_record(e, extreme, last) | (first + (at + j) == n - 1)
@@ -655,7 +654,18 @@ def records(
             first = b.to(tl.int64) * BLOCK
             left = tl.minimum(n - first, BLOCK).to(tl.int32)
             extreme = record_block(
-                x + first * xs, words + (first // 16) * ws, xs, ws, live, left, left, first, n, extreme, flip, last
+                x + first * xs,
+                words + (first // 16) * ws,
+                xs,
+                ws,
+                live,
+                left,
+                left,
+                first,
+                n,
+                extreme,
+                flip,
+                last,
             )
     else:
         first = block.to(tl.int64) * BLOCK
@@ -668,5 +678,16 @@ def records(
             "cummax",
         )
         extreme = record_block(
-            x + first * xs, words + (first // 16) * ws, xs, ws, live, left, count, first, n, extreme, flip, last
+            x + first * xs,
+            words + (first // 16) * ws,
+            xs,
+            ws,
+            live,
+            left,
+            count,
+            first,
+            n,
+            extreme,
+            flip,
+            last,
         )

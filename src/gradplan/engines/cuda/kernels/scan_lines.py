@@ -192,7 +192,11 @@ def scan_chain(
 def is_record(x, extreme, last):
     """Whether x takes over from the running maximum before it; `last`: equal ones do, too."""
     nan = x != x
-    return (x > extreme) | ((x == extreme) & (last != 0)) | (nan & ((last != 0) | (extreme == extreme)))
+    return (
+        (x > extreme)
+        | ((x == extreme) & (last != 0))
+        | (nan & ((last != 0) | (extreme == extreme)))
+    )
 
 
 @triton.jit
@@ -203,7 +207,9 @@ def later(v, at, v2, at2, last):
 
 
 @triton.jit
-def index_block(x, y, xs, ys, live, first, left, count, v, at, origin, sign, flip, last, APPLY: tl.constexpr):
+def index_block(
+    x, y, xs, ys, live, first, left, count, v, at, origin, sign, flip, last, APPLY: tl.constexpr
+):
     for i in range(0, count, 16):
         e = ahead(x + i * xs, xs, live, left - i, 16)
         for k in tl.static_range(0, 16):
@@ -259,7 +265,21 @@ def index_lines(
             first = b.to(tl.int64) * BLOCK
             left = tl.minimum(n - first, BLOCK).to(tl.int32)
             v, at = index_block(
-                x + first * xs, y + first * ys, xs, ys, live, first, left, left, v, at, origin, sign, flip, last, True
+                x + first * xs,
+                y + first * ys,
+                xs,
+                ys,
+                live,
+                first,
+                left,
+                left,
+                v,
+                at,
+                origin,
+                sign,
+                flip,
+                last,
+                True,
             )
     else:
         first = block.to(tl.int64) * BLOCK

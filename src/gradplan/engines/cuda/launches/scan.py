@@ -53,7 +53,9 @@ class _Work:
 
     def array(self, name: str) -> Pointer:
         """Of an array that this form has no use for: any address."""
-        return self.arrays.get(name) or self.lines.space.pointer(next(iter(self.lines.space.offsets)))
+        return self.arrays.get(name) or self.lines.space.pointer(
+            next(iter(self.lines.space.offsets))
+        )
 
     def all(self, *names: str) -> tuple[Pointer, ...]:
         return tuple(self.array(name) for name in names)
