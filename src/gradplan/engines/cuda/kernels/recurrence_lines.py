@@ -2,9 +2,9 @@
 
 A thread takes a line, or a block of 256 of it. In a whole line two recurrences run side by side in
 a block, `t` from the block's carry and `last` (the contract's L) without one: what they share
-(loads, exp, splitting into mantissa and exponent) is done once. Long lines are four launches: `local`
-leaves L of each block and what its coefficient A comes from, `compose` makes L2 (and A2) of them
-within each chunk, `chain` the carries T2 of the chunks, and `apply` runs the blocks from theirs.
+(loads, exp, splitting into mantissa and exponent) is done once. Long lines are four launches:
+`local` leaves L of each block and what its coefficient A comes from, `compose` makes L2 (and A2) of
+them within each chunk, `chain` the carries T2 of chunks, and `apply` runs the blocks from theirs.
 
 What A comes from (`edge`, and `power` where it takes an integer, too), by KIND:
 
@@ -109,7 +109,7 @@ def compose(
     KIND: tl.constexpr,
 ):
     """In place: L of blocks -> L2 behind them; and A2 likewise, where it has no edges."""
-    p, line, chunk, live = my_piece(lines, chunks, chunk_across, chunk_along, C)
+    _, line, chunk, live = my_piece(lines, chunks, chunk_across, chunk_along, C)
     step = along.to(tl.int64)
     at = line.to(tl.int64) * across + chunk.to(tl.int64) * CHUNK * step
     logs: tl.constexpr = KIND == "log" or KIND == "log_backward"
@@ -370,9 +370,9 @@ def gradient_block(
     APPLY: tl.constexpr,
     U: tl.constexpr,
 ):
-    """A block of each line. `start`, `end`: whether it is the line's first, its last. `before`: what
-    the element before the block holds, of x for cumprod, of y for the logs, and for extremes whether
-    it is a record. Returns the last such, L, and mantissa and exponent of A as KIND has them."""
+    """A block of each line. `start`, `end`: whether it is the line's first, its last. `before`:
+    what the element before the block holds, of x for cumprod, of y for the logs, and for extremes
+    if it is a record. Returns the last such, L, and mantissa and exponent of A as KIND has them."""
     dtype: tl.constexpr = compute_type(dy.dtype.element_ty)
     last = tl.zeros(dy.shape, dtype)
     zero = tl.zeros(dy.shape, dtype)

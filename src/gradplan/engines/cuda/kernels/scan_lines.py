@@ -253,7 +253,7 @@ def index_lines(
     C: tl.constexpr,
     PHASE: tl.constexpr,
 ):
-    """Phases as in scan_lines. Positions count along the scan and are stored as origin + sign * at."""
+    """Phases as in scan_lines. Positions count along the scan; origin + sign * at is stored."""
     dtype: tl.constexpr = compute_type(x_ptr.dtype.element_ty)
     p, line, block, live = my_piece(lines, blocks, across, along, C)
     x = x_ptr + start_of(line, e0, e1, x0, x1, x2)
