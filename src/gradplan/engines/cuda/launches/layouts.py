@@ -65,6 +65,15 @@ class Space:
             strides={name: (0,) * more + s for name, s in self.strides.items()},
         )
 
+    def behind(self, count: int) -> Space:
+        """Of a space of one axis, what follows the first `count` elements."""
+        (extent,) = self.extents
+        return dataclasses.replace(
+            self,
+            extents=(extent - count,),
+            offsets={n: first + count * self.strides[n][0] for n, first in self.offsets.items()},
+        )
+
     def pieces(self, rank: int) -> Iterator[Space]:
         """Spaces of exactly `rank` axes that make up this one; one, unless it has more axes.
 

@@ -1,0 +1,23 @@
+"""What kernels are compiled for and launches count with: how many elements a program takes."""
+
+from __future__ import annotations
+
+FLAT = 1024
+"""Elements of a program where tensors are one axis."""
+TILE = (8, 128)
+"""Lines and elements of a line, where they have strides."""
+CHECKED = 4096
+"""Indices that a program checks."""
+FIRSTS = 1024
+"""How many of their answers are looked through at a time."""
+GATHERED = {"narrow": (256, 1), "middle": (32, 16), "wide": (8, 128), "vector": (4, 256)}
+"""Rows and words of a program that copies rows, by how long they are; see `gather_form`."""
+
+
+def gather_form(words: int) -> str:
+    """Which of GATHERED suits rows of so many words.
+
+    >>> [gather_form(n) for n in (1, 2, 16, 17)]
+    ['narrow', 'middle', 'middle', 'wide']
+    """
+    return next((f for f in ("narrow", "middle") if words <= GATHERED[f][1]), "wide")
