@@ -48,7 +48,7 @@ void raise_news(Device& device, Stream stream) {
     if (is_capturing(device.driver, stream)) return;
   }
   device.synchronize();
-  if (Report* const report = device.reports.with_news()) report->explain(report->take());
+  if (Report* const report = device.reports.with_news()) report->raise();
 }
 
 // ---- a plan ------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class Plan {
 
   // The explanation outlives the plan: its kernels may run for longer.
   Report::Explain explain() const {
-    return [explain = explain_](const Report::Words& words) {
+    return [explain = explain_](const std::vector<int64_t>& words) {
       const auto said = explain(Array<int64_t>(words.begin(), words.end())).cast<Array<String>>();
       throw PlanError(said[0], said[1]);
     };
@@ -226,12 +226,12 @@ Map<String, Any> inquire(const String& library) {
   });
 }
 
-// Waits for a device, and throws what its kernels have found.
+// Waits for a device that plans have run on, and throws what its kernels have found.
 void check(const String& library, int64_t device_id) {
   ffi::translate_errors([&] {
     Device& device = Device::at(library, int(device_id));
     device.synchronize();
-    if (Report* const report = device.reports.with_news()) report->explain(report->take());
+    if (Report* const report = device.reports.with_news()) report->raise();
   });
 }
 

@@ -25,11 +25,8 @@ Kernel kernel_from(const Array<Any>& described) {
 
 Program::Program(Device& device, const Described& described, const Report::Explain& explain)
     : workspace_size(described[0].cast<int64_t>()), driver_(device.driver) {
-  if (auto report = described[1].as<Array<Any>>()) {
-    const auto words = (*report)[1].cast<Array<int64_t>>();
-    report_ = &device.reports.slot(driver_, (*report)[0].cast<String>(),
-                                   Report::Words(words.begin(), words.end()), explain);
-  }
+  if (auto report = described[1].as<String>())
+    report_ = &device.reports.slot(driver_, *report, explain);
   for (const Array<Any>& each : described[2].cast<Array<Array<Any>>>()) {
     const Kernel kernel = kernel_from(each[0].cast<Array<Any>>());
     const auto grid = each[1].cast<Array<int64_t>>();

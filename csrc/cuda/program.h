@@ -16,7 +16,7 @@ class Program {
  public:
   using Described = tvm::ffi::Array<tvm::ffi::Any>;
 
-  // [bytes of workspace, [name, words] of its report or None, launches]; a launch is [kernel, grid,
+  // [bytes of workspace, the name of its report or None, launches]; a launch is [kernel, grid,
   // places, values], a kernel [key, entry, PTX, parameters, threads, bytes of shared memory]. The
   // place of an argument is the position of a tensor, or one of those below; its value is an offset
   // in bytes, or the bits of a number. Kernels are loaded here.

@@ -12,23 +12,19 @@ constexpr unsigned kPortable = 1, kMapped = 2;  // CU_MEMHOSTALLOC_*
 }  // namespace
 
 bool Report::has_news() const {
-  for (size_t i = 0; i < untouched.size(); ++i)
-    if (words[i] != untouched[i]) return true;
-  return false;
+  return std::any_of(words, words + kReportWords, [](int64_t word) { return word != 0; });
 }
 
-Report::Words Report::take() {
-  Words taken(words, words + untouched.size());
-  std::copy(untouched.begin(), untouched.end(), words);
-  return taken;
+void Report::raise() {
+  const std::vector<int64_t> said(words, words + kReportWords);
+  std::fill_n(words, kReportWords, 0);
+  explain(said);
 }
 
-Report& Reports::slot(const Driver& driver, const std::string& name, const Report::Words& untouched,
+Report& Reports::slot(const Driver& driver, const std::string& name,
                       const Report::Explain& explain) {
   const std::lock_guard lock(mutex_);
   if (auto found = slots_.find(name); found != slots_.end()) return found->second;
-  if (untouched.size() > kReportWords)
-    throw ffi::PlanError("KernelError", name + ": a report of too many words");
   if (left_ < kSlot) {
     const OutsideOfCapture allowed(driver);
     void* memory = nullptr;
@@ -38,8 +34,8 @@ Report& Reports::slot(const Driver& driver, const std::string& name, const Repor
     left_ = kPage;
   }
   Report& made = slots_[name];
-  made = {reinterpret_cast<volatile int64_t*>(page_), page_address_, untouched, explain};
-  std::copy(untouched.begin(), untouched.end(), made.words);
+  made = {reinterpret_cast<volatile int64_t*>(page_), page_address_, explain};
+  std::fill_n(made.words, kReportWords, 0);
   page_ += kSlot, page_address_ += kSlot, left_ -= kSlot;
   order_.push_back(&made);
   return made;

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -17,28 +16,26 @@
 
 namespace gradplan::cuda {
 
-constexpr int kReportWords = 4;  // 64 bits each
+constexpr int kReportWords = 8;  // of 64 bits: a cache line. Zero: there is nothing to say
 
 struct Report {
-  using Words = std::vector<int64_t>;
   // Says what is wrong, by throwing it.
-  using Explain = std::function<void(const Words&)>;
+  using Explain = std::function<void(const std::vector<int64_t>& words)>;
 
   volatile int64_t* words;
   DevicePointer address;  // of the words, for kernels
-  Words untouched;        // what they hold if there is nothing to say
   Explain explain;
 
   bool has_news() const;
-  Words take();
+  // Clears the words and throws what they said.
+  void raise();
 };
 
 class Reports {
  public:
   // The slot with that name. Plans whose reports read the same share one, so that there are not
   // more of them than different texts, however many plans come and go.
-  Report& slot(const Driver& driver, const std::string& name, const Report::Words& untouched,
-               const Report::Explain& explain);
+  Report& slot(const Driver& driver, const std::string& name, const Report::Explain& explain);
 
   // The first slot that has news, or null. It is neither read nor cleared: kernels may be writing.
   Report* with_news();

@@ -158,10 +158,12 @@ Map<String, Any> bind_plan(const Kernels& kernels, const String& name, const Str
 
 // A function that makes the checks of a call and runs nothing, for engines that are not in C++ and
 // for plans that ask. Outputs may be None: they need not be there yet.
-Function checks(const String& plan, const Operands& operands, int64_t device_type) {
+Function checks(const String& plan, const Operands& operands, int64_t device_type,
+                int64_t device_id) {
   return translate_errors([&] {
     auto contract = contract_of(plan, operands);
     contract->device = DLDeviceType(device_type);
+    contract->device_id = int(device_id);
     for (TensorContract& t : contract->tensors) t.optional = t.optional || t.role != Role::kInput;
     return Function::FromPacked(
         [contract = std::shared_ptr<const CallContract>(contract)](PackedArgs args, Any*) {
