@@ -17,7 +17,7 @@ NAN = {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0xFFF8000000000000}
 def made_nan(values: Array) -> Array:
     """NaNs of a new array as arithmetic gives them."""
     nan = values != values
-    if nan.any():
+    if np.count_nonzero(nan):
         bits = 8 * values.dtype.itemsize
         values.view(UNSIGNED[bits])[nan] = NAN[bits]
     return values
@@ -28,21 +28,15 @@ ROUNDED: dict[str, Callable[..., Array]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "sqrt": np.sqrt,
 }
 
 
 def rounded(decoder: Decoder, instruction: Instruction) -> Step:
-    """add, sub, mul, div, sqrt: only with .rn, which also forbids ptxas to contract them."""
+    """add, sub, mul, div: only with .rn, which also forbids ptxas to contract them."""
     if instruction.modifiers not in (("rn", "f32"), ("rn", "f64")):
         raise Unsupported("not rounded to nearest even as f32 or f64")
     function = ROUNDED[instruction.name]
-    count = 1 if instruction.name == "sqrt" else 2
-    write, reads = decoder.typed(instruction, dtype_of(instruction.modifiers[-1]), count)
-    if count == 1:
-        only = reads[0]
-        return lambda lanes: write(lanes, made_nan(function(only(lanes))))
-    first, second = reads
+    write, (first, second) = decoder.typed(instruction, dtype_of(instruction.modifiers[-1]), 2)
     return lambda lanes: write(lanes, made_nan(function(first(lanes), second(lanes))))
 
 

@@ -146,8 +146,10 @@ def shift(decoder: Decoder, instruction: Instruction) -> Step:
     def step(lanes: Lanes) -> None:
         count = by(lanes)
         values = function(read(lanes), np.minimum(count, most).astype(dtype))
-        if dtype.kind == "u" and (count > most).any():
-            values = np.where(count > most, dtype.type(0), values)
+        if dtype.kind == "u":
+            beyond = count > most
+            if np.count_nonzero(beyond):
+                values = np.where(beyond, dtype.type(0), values)
         write(lanes, values)
 
     return step

@@ -25,7 +25,6 @@ FLOATS: dict[str, Decode] = {
     "sub": floats.rounded,
     "mul": floats.rounded,
     "div": floats.rounded,
-    "sqrt": floats.rounded,
     "neg": floats.sign,
     "abs": floats.sign,
     "min": floats.extreme,
@@ -190,9 +189,10 @@ class Kernel:
                         action.step(lanes)  # type: ignore[misc]
                     else:
                         taken = lanes.each(action.guard(lanes)) != action.negated
-                        if taken.all():
+                        chosen = np.count_nonzero(taken)
+                        if chosen == count:
                             action.step(lanes)  # type: ignore[misc]
-                        elif taken.any():
+                        elif chosen:
                             lanes.choose(index[taken])
                             action.step(lanes)  # type: ignore[misc]
                             lanes.choose(own)
@@ -203,9 +203,10 @@ class Kernel:
                     taken = np.ones(1, bool)
                     if action.guard is not None:
                         taken = action.guard(lanes) != action.negated
-                    if taken.all():
+                    chosen = np.count_nonzero(taken)
+                    if chosen == taken.size:
                         at = action.target
-                    elif not taken.any():
+                    elif not chosen:
                         at += 1
                     else:
                         taken = lanes.each(taken)
@@ -226,7 +227,7 @@ class Kernel:
         for at, groups in parked.items():
             index = _merged(groups)
             here = np.bincount(lanes.program[index])
-            if not np.isin(here, (0, self.module.threads)).all():
+            if np.count_nonzero(here % self.module.threads):
                 text = self.actions[at].instruction.text
                 raise Divergent(f"a barrier that not all threads of a program reach: {text}")
             for crew, groups_of_crew in zip(crews, released, strict=True):

@@ -64,9 +64,9 @@ class Memory:
 
     def _split(self, addresses: Array, width: int) -> list[tuple[Region, Any]]:
         """Which of the addresses lie in which region."""
-        if (addresses & (width - 1)).any():
+        if width > 1 and np.count_nonzero(addresses & (width - 1)):
             raise Misaligned(f"{width} bytes at {int(addresses[(addresses % width) != 0][0]):#x}")
-        first, last = int(addresses.min()), int(addresses.max())
+        first, last = int(np.minimum.reduce(addresses)), int(np.maximum.reduce(addresses))
         region = self._at(first, width)
         if last + width <= region.end:
             return [(region, slice(None))]
@@ -110,7 +110,7 @@ class Memory:
             for k, value in enumerate(values):
                 part = value[chosen]
                 words[at + k] = part
-                if (words[at + k] != part).any():
+                if np.count_nonzero(words[at + k] != part):
                     raise Race("different values at one address")
 
     def update(self, address: int, width: int, change: Any) -> int:
@@ -132,7 +132,7 @@ class Shared:
         self.memory = Memory([Region(0, np.full(programs * self.stride, POISON, np.uint8))])
 
     def _placed(self, addresses: Array, programs: Array, width: int) -> Array:
-        if (addresses < 0).any() or (addresses + width > self.size).any():
+        if np.count_nonzero((addresses < 0) | (addresses > self.size - width)):
             raise OutOfBounds(f"{width} bytes of {self.size} of shared memory")
         return addresses + programs * self.stride
 

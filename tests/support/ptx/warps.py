@@ -17,7 +17,7 @@ EVERYBODY = np.array([0xFFFFFFFF], U32)
 
 def together(lanes: Lanes, values: Array, members: Array) -> Array:
     """One row for each warp. All threads have to be there, and to be named as members."""
-    if (members != np.uint32(0xFFFFFFFF)).any():
+    if np.count_nonzero(members != np.uint32(0xFFFFFFFF)):
         raise Divergent("a part of a warp as members")
     if lanes.index is not None:
         rows = lanes.index.reshape(-1, WARP) if lanes.count % WARP == 0 else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ _OUTER = 3  # axes of the strided form, beside the last
 def _weights(param: float, kind: ElementKind) -> tuple[Argument, Argument, bool]:
     """w and 1 - w as the reference rounds them, and whether |w| < 0.5."""
     with np.errstate(all="ignore"):
-        compute = kind.compute.dtype.type
+        compute: Any = kind.compute.dtype.type
         w = compute(param)
         rest = compute(1) - w
     typed = F64 if kind is ElementKind.F64 else F32

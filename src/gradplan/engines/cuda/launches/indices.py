@@ -12,20 +12,22 @@ NOTHING = -1
 """In place of a padding index: outside anyway."""
 
 
-def bounds_check(name: str, ids: Layout, count: int, arena: Arena) -> tuple[Launch, Launch]:
+def bounds_check(name: str, ids: Layout, count: int, arena: Arena) -> list[Launch]:
     """Find the first index outside of [0, count), where a padding index always is inside."""
     (n,), (step,) = ids.shape, ids.strides
     programs = -(-n // CHECKED)
+    if not programs:
+        return []
     outside = arena.take(8 * programs)
     kind = element(ids.dtype).value
-    return (
+    return [
         Launch(
             f"check_indices/{kind}",
             (programs, 1, 1),
             (Pointer(name), outside, I64(n), I64(step), I64(count)),
         ),
         _report("outside", kind, name, outside, programs, step),
-    )
+    ]
 
 
 def ascending_check(
@@ -36,6 +38,8 @@ def ascending_check(
     programs = -(-n // CHECKED)
     outside, descent = arena.take(8 * programs), arena.take(8 * programs)
     keys = arena.take(4 * n)
+    if not programs:
+        return keys, []
     kind = element(ids.dtype).value
     launches = [
         Launch(

@@ -21,3 +21,24 @@ def gather_form(words: int) -> str:
     ['narrow', 'middle', 'middle', 'wide']
     """
     return next((f for f in ("narrow", "middle") if words <= GATHERED[f][1]), "wide")
+
+
+SORTED = 1024
+"""Keys of a program of the radix sort."""
+DIGIT = 4
+"""Bits of a key that one pass sorts by."""
+SCANNED = 4096
+"""Counts of a program of the exclusive scan."""
+STARTS = 128
+"""Segments of a program that looks for their first members."""
+SUMMED = {"narrow": (128, 1), "middle": (16, 8), "wide": (4, 32)}
+"""Segments (or blocks of a segment) and columns of a program that sums rows."""
+
+
+def sum_form(width: int) -> str:
+    """Which of SUMMED suits rows of so many elements.
+
+    >>> [sum_form(n) for n in (1, 2, 8, 9)]
+    ['narrow', 'middle', 'middle', 'wide']
+    """
+    return next((f for f in ("narrow", "middle") if width <= SUMMED[f][1]), "wide")
