@@ -68,6 +68,10 @@ class Engine:
         """What its kernels are built for; part of the SKU."""
         return "any"
 
+    def on(self, device: str) -> Engine:
+        """The engine for tensors on one device, such as "cuda:1"; it may be the same for all."""
+        return self
+
     def has(self, op: Op) -> bool:
         """Whether it has any kernel for an op."""
         return True
@@ -82,20 +86,6 @@ class Engine:
 
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         raise NotImplementedError
-
-
-class _Absent(Engine):
-    """An engine that users may ask for and that this build does not have."""
-
-    def __init__(self, name: str, devices: frozenset[str]) -> None:
-        self.name = name
-        self.devices = devices
-
-    def has(self, op: Op) -> bool:
-        return False
-
-    def why_not(self, op: Op, desc: Descriptor) -> str | None:
-        return "not installed in this build"
 
 
 ENGINES: dict[str, Engine] = {}
@@ -150,7 +140,6 @@ def _register_own() -> None:
         engine = getattr(importlib.import_module(f"{__name__}.{module.name}"), "ENGINE", None)
         if engine is not None:
             found[engine.name] = engine
-    found.setdefault("cuda", _Absent("cuda", frozenset({"cuda"})))
     for _, engine in sorted(found.items()):
         register_engine(engine)
 
