@@ -108,9 +108,9 @@ def _load_parameter(decoder: Decoder, target: str, name: str, kind: str) -> Step
     declared = {p.name: p.kind for p in decoder.module.parameters}
     if name not in declared or declared[name][1:] != kind[1:]:
         raise Unsupported(f"the parameter {name} as {kind}")
-    dtype = UNSIGNED[int(kind[1:])]
-    write = decoder.write(target, dtype)
-    return lambda lanes: write(lanes, np.array([lanes.parameters[name]], dtype))
+    dtype, bits = dtype_of(kind), UNSIGNED[int(kind[1:])]
+    write = decoder.write_any_width(target, dtype)
+    return lambda lanes: write(lanes, np.array([lanes.parameters[name]], bits).view(dtype))
 
 
 def store(decoder: Decoder, instruction: Instruction) -> Step:

@@ -6,9 +6,7 @@ The kernels are the shipped ones. While kernels are written, GRADPLAN_KERNELS=bu
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -54,24 +52,11 @@ class BuiltKernels(Mapping[str, Binary]):
         self.made: dict[str, Binary] = {}
 
     def __getitem__(self, key: str) -> Binary:
+        from gradplan.engines.cuda.kernels.builds import build_once
+
         if key not in self.made:
-            self.made[key] = self._cached(key)
+            self.made[key] = build_once(key, self.kernels[key], CACHE)
         return self.made[key]
-
-    def _cached(self, key: str) -> Binary:
-        from gradplan.engines.cuda.kernels.catalogue import source_digest
-        from gradplan.engines.cuda.kernels.compiler import compile
-
-        source = source_digest(self.kernels[key])
-        place = CACHE / source
-        if not place.exists():
-            fields = dataclasses.asdict(compile(self.kernels[key]))
-            CACHE.mkdir(parents=True, exist_ok=True)
-            partial = place.with_suffix(f".{os.getpid()}")
-            partial.write_text(json.dumps(fields | {"ptx": fields["ptx"].decode()}))
-            partial.replace(place)
-        fields = json.loads(place.read_text())
-        return Binary(key=key, **fields | {"ptx": fields["ptx"].encode()}, source=source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.kernels)

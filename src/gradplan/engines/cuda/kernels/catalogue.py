@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib
 import inspect
@@ -57,7 +58,7 @@ def _collect(function: Any, found: dict[str, str]) -> None:
     named = {
         label: _constant(value, found) for label, value in sorted(_globals(function.fn).items())
     }
-    found[name] = f"{_code_of(function)} {getattr(function, 'noinline', False)} {named}"
+    found[name] = f"{_code_of(function.fn)} {getattr(function, 'noinline', False)} {named}"
 
 
 def _globals(function: Any) -> dict[str, Any]:
@@ -97,10 +98,11 @@ def _constant(value: Any, found: dict[str, str]) -> str:
     raise TypeError(f"a kernel depends on {value!r}, of which there is no digest")
 
 
+@functools.cache
 def _code_of(function: Any) -> str:
     """The source without comments, docstrings, layout and place."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function.fn)))
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.dump(tree)
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()

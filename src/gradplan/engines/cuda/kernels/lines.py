@@ -12,11 +12,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gradplan.reference.prefix import FAN as _FAN
 from gradplan.reference.recurrence import BLOCK as _BLOCK
 from gradplan.reference.recurrence import CHUNK as _CHUNK
 
-from .arithmetic import up
+from .arithmetic import down, up
+from .lanes import columns, together
 
+GROUP = tl.constexpr(_FAN)
 BLOCK = tl.constexpr(_BLOCK)
 CHUNK = tl.constexpr(_CHUNK)
 """Blocks of a chunk."""
@@ -51,7 +54,81 @@ def blocks_of(n):
 @triton.jit
 def ahead(p, step, live, left, U: tl.constexpr):
     """U elements of each line, loaded before any of them is needed: a tuple."""
-    v = (up(tl.load(p, mask=live & (0 < left), other=0)),)
-    for k in tl.static_range(1, U):
-        v = v + (up(tl.load(p + k * step, mask=live & (k < left), other=0)),)
-    return v
+    return fetch(p, step, 0, live, left, U, 1, False)
+
+
+@triton.jit
+def fetch(p, step, i, live, left, U: tl.constexpr, V: tl.constexpr, UNIT: tl.constexpr):
+    """The elements i to i + U of each line, as a tuple in the order of the line.
+
+    UNIT: they are neighbours in memory. Then V of them (16 bytes) are one load; `step` is 1 or -1,
+    `p` points to the lower end of the line's first V elements, which is aligned, and the length of
+    a line is a multiple of V.
+    """
+    if UNIT:
+        v = _vector(p, step, i, live, left, V)
+        for j in tl.static_range(1, U // V):
+            v = v + _vector(p, step, i + j * V, live, left, V)
+        return v
+    else:
+        v = (up(tl.load(p + i * step, mask=live & (i < left), other=0)),)
+        for k in tl.static_range(1, U):
+            v = v + (up(tl.load(p + (i + k) * step, mask=live & (i + k < left), other=0)),)
+        return v
+
+
+@triton.jit
+def _vector(p, step, i, live, left, V: tl.constexpr):
+    at = (p + i * step)[:, None, None] + tl.arange(0, V)[None, None, :]
+    here = (live & (i < left))[:, None, None]
+    c = columns(up(tl.load(at, mask=here, other=0)), V)
+    return _in_order(c, step, V)
+
+
+@triton.jit
+def _in_order(c, step, V: tl.constexpr):
+    """Between the order of a line and that of memory."""
+    out = (tl.where(step < 0, c[V - 1], c[0]).reshape(c[0].shape[0]),)
+    for k in tl.static_range(1, V):
+        out = out + (tl.where(step < 0, c[V - 1 - k], c[k]).reshape(c[0].shape[0]),)
+    return out
+
+
+@triton.jit
+def put(p, step, i, live, left, values, U: tl.constexpr, V: tl.constexpr, UNIT: tl.constexpr):
+    """The inverse of `fetch`; of floats only, which are rounded here."""
+    if UNIT:
+        for j in tl.static_range(0, U // V):
+            c = _in_order(values[j * V : j * V + V], step, V)
+            at = (p + (i + j * V) * step)[:, None, None] + tl.arange(0, V)[None, None, :]
+            here = (live & (i + j * V < left))[:, None, None]
+            tl.store(at, _stored(_joined(c, V), p), mask=here)
+    else:
+        for k in tl.static_range(0, U):
+            tl.store(p + (i + k) * step, _stored(values[k], p), mask=live & (i + k < left))
+
+
+@triton.jit
+def _joined(c, V: tl.constexpr):
+    rows = (c[0][:, None],)
+    for k in tl.static_range(1, V):
+        rows = rows + (c[k][:, None],)
+    return together(rows, V)
+
+
+@triton.jit
+def _stored(v, p):
+    """Of the type that p points to: numbers are rounded, positions cut."""
+    if v.dtype.is_int():
+        return v.to(p.dtype.element_ty)
+    else:
+        return down(v, p.dtype.element_ty)
+
+
+@triton.jit
+def element(p, step, i, V: tl.constexpr, UNIT: tl.constexpr):
+    """The address of one element."""
+    if UNIT:
+        return p + i * step + tl.where(step < 0, V - 1, 0)
+    else:
+        return p + i * step

@@ -2,9 +2,9 @@
 
 A thread takes a line, or a block of 256 of it. In a whole line two recurrences run side by side in
 a block, `t` from the block's carry and `last` (the contract's L) without one: what they share
-(loads, exp, splitting into mantissa and exponent) is done once. Long lines are four launches: `local`
-leaves L of each block and what its coefficient A comes from, `compose` makes L2 (and A2) of them
-within each chunk, `chain` the carries T2 of the chunks, and `apply` runs the blocks from theirs.
+(loads, exp, splitting into mantissa and exponent) is done once. Long lines are four launches:
+`local` leaves L of each block and what its coefficient A comes from, `compose` makes L2 (and A2) of
+them within each chunk, `chain` the carries T2 of chunks, and `apply` runs the blocks from theirs.
 
 What A comes from (`edge`, and `power` where it takes an integer, too), by KIND:
 
@@ -23,8 +23,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import apply, down, exp, log, multiply, neutral, op, split, times
-from .lines import BLOCK, CHUNK, ahead, blocks_of, compute_type, my_piece, start_of
+from .arithmetic import apply, exp, log, multiply, neutral, op, split, times, up
+from .lines import (
+    BLOCK,
+    CHUNK,
+    GROUP,
+    ahead,
+    blocks_of,
+    compute_type,
+    element,
+    fetch,
+    my_piece,
+    put,
+    start_of,
+)
 from .scan_lines import is_record, turned
 
 # Coefficients ---------------------------------------------------------------------------------
@@ -109,7 +121,7 @@ def compose(
     KIND: tl.constexpr,
 ):
     """In place: L of blocks -> L2 behind them; and A2 likewise, where it has no edges."""
-    p, line, chunk, live = my_piece(lines, chunks, chunk_across, chunk_along, C)
+    _, line, chunk, live = my_piece(lines, chunks, chunk_across, chunk_along, C)
     step = along.to(tl.int64)
     at = line.to(tl.int64) * across + chunk.to(tl.int64) * CHUNK * step
     logs: tl.constexpr = KIND == "log" or KIND == "log_backward"
@@ -229,19 +241,39 @@ def carry_into(
 
 
 @triton.jit
-def log_block(x, y, xs, ys, live, left, count, top, t, last, APPLY: tl.constexpr, U: tl.constexpr):
+def log_block(
+    x,
+    y,
+    xs,
+    ys,
+    live,
+    left,
+    count,
+    top,
+    t,
+    last,
+    APPLY: tl.constexpr,
+    U: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
+):
     """A missing running maximum is -inf and a missing carry 0: they give the first element b = 1
     and leave sums alone, because S and every coefficient are in [0, n] or the result is NaN."""
     for i in range(0, count, U):
-        v = ahead(x + i * xs, xs, live, left - i, U)
+        v = fetch(x, xs, i, live, left, U, V, UNIT)
         for k in tl.static_range(0, U):
             a, b = term(v[k], top)
             t = b + a * t
             last = b + a * last
             top = op(top, v[k], "cummax")
             if APPLY:
-                o = down(top + log(t), y.dtype.element_ty)
-                tl.store(y + (i + k) * ys, o, mask=live & (i + k < left))
+                o = top + log(t)
+                if k == 0:
+                    out = (o,)
+                else:
+                    out = out + (o,)
+        if APPLY:
+            put(y, ys, i, live, left, out, U, V, UNIT)
     return top, t, last
 
 
@@ -274,12 +306,14 @@ def log_lines(
     C: tl.constexpr,
     PHASE: tl.constexpr,
     U: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """The running maximum before blocks is what scan_lines, scan_compose and scan_chain left."""
     dtype: tl.constexpr = compute_type(x_ptr.dtype.element_ty)
     p, line, block, live = my_piece(lines, blocks, across, along, C)
-    x = x_ptr + start_of(line, e0, e1, x0, x1, x2)
-    y = y_ptr + start_of(line, e0, e1, y0, y1, y2)
+    x = x_ptr + start_of(line, e0, e1, x0 * V, x1 * V, x2 * V)
+    y = y_ptr + start_of(line, e0, e1, y0 * V, y1 * V, y2 * V)
     zero = tl.zeros([C], dtype)
     top = neutral([C], dtype, "cummax")
     if PHASE == "whole":
@@ -296,7 +330,20 @@ def log_lines(
             left = tl.minimum(n - first, BLOCK).to(tl.int32)
             into = top
             top, t, last = log_block(
-                x + first * xs, y + first * ys, xs, ys, live, left, left, top, carry, zero, True, U
+                x + first * xs,
+                y + first * ys,
+                xs,
+                ys,
+                live,
+                left,
+                left,
+                top,
+                carry,
+                zero,
+                True,
+                U,
+                V,
+                UNIT,
             )
             inside = last + exp(difference(into, top)) * inside
             carry = inside + exp(difference(chunk_top, top)) * t2
@@ -340,6 +387,8 @@ def log_lines(
             zero,
             PHASE == "apply",
             U,
+            V,
+            UNIT,
         )
         if PHASE == "local":
             tl.store(last_ptr + p, last, mask=live)
@@ -369,10 +418,12 @@ def gradient_block(
     KIND: tl.constexpr,
     APPLY: tl.constexpr,
     U: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
-    """A block of each line. `start`, `end`: whether it is the line's first, its last. `before`: what
-    the element before the block holds, of x for cumprod, of y for the logs, and for extremes whether
-    it is a record. Returns the last such, L, and mantissa and exponent of A as KIND has them."""
+    """A block of each line. `start`, `end`: whether it is the line's first, its last. `before`:
+    what the element before the block holds, of x for cumprod, of y for the logs, and for extremes
+    if it is a record. Returns the last such, L, and mantissa and exponent of A as KIND has them."""
     dtype: tl.constexpr = compute_type(dy.dtype.element_ty)
     last = tl.zeros(dy.shape, dtype)
     zero = tl.zeros(dy.shape, dtype)
@@ -382,16 +433,18 @@ def gradient_block(
     if KIND == "extreme":
         e = tl.zeros(dy.shape, tl.int32)
     for i in range(0, count, U):
-        b = ahead(dy + i * dys, dys, live, left - i, U)
+        b = fetch(dy, dys, i, live, left, U, V, UNIT)
         if KIND == "cumprod":
-            xv = ahead(x + i * xs, xs, live, left - i, U)
-            if APPLY:  # one position earlier in the scan
-                more = left - i - tl.where(end, 1, 0)
-                yv = ahead(y + (i + 1) * ys, ys, live, more, U)
+            xv = fetch(x, xs, i, live, left, U, V, UNIT)
+            if APPLY:  # and one more, because what counts is one position earlier in the scan
+                yv = fetch(y, ys, i, live, left, U, V, UNIT)
+                more = (i + U < left) | ((i + U == left) & (end == 0))
+                beyond = tl.load(element(y, ys, i + U, V, UNIT), mask=live & more, other=0)
+                yv = yv + (up(beyond),)
         elif KIND == "log_backward":
-            yv = ahead(y + i * ys, ys, live, left - i, U)
+            yv = fetch(y, ys, i, live, left, U, V, UNIT)
             if APPLY:
-                xv = ahead(x + i * xs, xs, live, left - i, U)
+                xv = fetch(x, xs, i, live, left, U, V, UNIT)
         else:
             word = tl.load(x + (i // 16) * xs, mask=live & (i < left), other=0).to(tl.int32)
             stops = (word << 1) | before
@@ -421,15 +474,19 @@ def gradient_block(
                 last = alone
             if APPLY:
                 if KIND == "cumprod":
-                    yb = tl.where(end & (i + k == left - 1), one, yv[k])
+                    yb = tl.where((end != 0) & (i + k == left - 1), one, yv[k + 1])
                     d = tl.where(yb == 0.0, zero, multiply(yb, t))
                 elif KIND == "log_backward":
                     d = t * exp(difference(xv[k], yv[k]))
                     d = tl.where(xv[k] == float("-inf"), zero, d)
                 else:
                     d = tl.where((word & (1 << k)) != 0, t, zero)
-                d = down(d, dx.dtype.element_ty)
-                tl.store(dx + (i + k) * dxs, d, mask=live & (i + k < left))
+                if k == 0:
+                    out = (d,)
+                else:
+                    out = out + (d,)
+        if APPLY:
+            put(dx, dxs, i, live, left, out, U, V, UNIT)
     return before, t, last, m, e
 
 
@@ -472,14 +529,19 @@ def gradient_lines(
     KIND: tl.constexpr,
     PHASE: tl.constexpr,
     U: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """For extremes x is the words of `records`, one for 16 elements, and y is not looked at."""
     dtype: tl.constexpr = compute_type(dy_ptr.dtype.element_ty)
     p, line, block, live = my_piece(lines, blocks, across, along, C)
-    dy = dy_ptr + start_of(line, e0, e1, dy0, dy1, dy2)
-    x = x_ptr + start_of(line, e0, e1, x0, x1, x2)
-    y = y_ptr + start_of(line, e0, e1, y0, y1, y2)
-    dx = dx_ptr + start_of(line, e0, e1, dx0, dx1, dx2)
+    dy = dy_ptr + start_of(line, e0, e1, dy0 * V, dy1 * V, dy2 * V)
+    if KIND == "extreme":
+        x = x_ptr + start_of(line, e0, e1, x0, x1, x2)
+    else:
+        x = x_ptr + start_of(line, e0, e1, x0 * V, x1 * V, x2 * V)
+    y = y_ptr + start_of(line, e0, e1, y0 * V, y1 * V, y2 * V)
+    dx = dx_ptr + start_of(line, e0, e1, dx0 * V, dx1 * V, dx2 * V)
     per: tl.constexpr = 16 if KIND == "extreme" else 1
     zero = tl.zeros([C], dtype)
     power = tl.zeros([C], tl.int32)
@@ -521,6 +583,8 @@ def gradient_lines(
                 KIND,
                 True,
                 U,
+                V,
+                UNIT,
             )
             if KIND == "log_backward":
                 m = decay(before, into)
@@ -537,9 +601,9 @@ def gradient_lines(
         count = tl.minimum(n, BLOCK).to(tl.int32)
         behind = live & (block > 0)
         if KIND == "cumprod":
-            before = ahead(x + (first - 1) * xs, xs, behind, 1, 1)[0]
+            before = up(tl.load(element(x, xs, first - 1, V, UNIT), mask=behind, other=0))
         elif KIND == "log_backward":
-            before = ahead(y + (first - 1) * ys, ys, behind, 1, 1)[0]
+            before = up(tl.load(element(y, ys, first - 1, V, UNIT), mask=behind, other=0))
         else:
             before = tl.load(x + (first // per - 1) * xs, mask=behind, other=0).to(tl.int32) >> 15
         t = zero
@@ -577,6 +641,8 @@ def gradient_lines(
             KIND,
             PHASE == "apply",
             U,
+            V,
+            UNIT,
         )
         if PHASE == "local":
             tl.store(last_ptr + p, last, mask=live)
@@ -592,11 +658,26 @@ def gradient_lines(
 
 
 @triton.jit
-def record_block(x, words, xs, ws, live, left, count, first, n, extreme, flip, last):
+def record_block(
+    x,
+    words,
+    xs,
+    ws,
+    live,
+    left,
+    count,
+    first,
+    n,
+    extreme,
+    flip,
+    last,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
+):
     """The words of a block, from its end: that is the order of the scan."""
     for i in range(0, count, 16):
         at = ((count - 1) // 16) * 16 - i
-        v = ahead(x + at * xs, xs, live, left - at, 16)
+        v = fetch(x, xs, at, live, left, GROUP, V, UNIT)
         word = tl.zeros(x.shape, tl.int32)
         for j in tl.static_range(15, -1, -1):
             here = at + j < left
@@ -635,6 +716,8 @@ def records(
     w2,
     C: tl.constexpr,
     PHASE: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """Bit k of word w of a line: whether the element 16 w + k, counted from the scan's end, is a
     record. The line is walked from there, too, so that words and blocks are those of the gradient;
@@ -644,7 +727,7 @@ def records(
     are numbered from the scan's beginning."""
     dtype: tl.constexpr = compute_type(x_ptr.dtype.element_ty)
     p, line, block, live = my_piece(lines, blocks, across, along, C)
-    x = x_ptr + start_of(line, e0, e1, x0, x1, x2)
+    x = x_ptr + start_of(line, e0, e1, x0 * V, x1 * V, x2 * V)
     words = words_ptr + start_of(line, e0, e1, w0, w1, w2)
     extreme = neutral([C], dtype, "cummax")
     if PHASE == "whole":
@@ -666,6 +749,8 @@ def records(
                 extreme,
                 flip,
                 last,
+                V,
+                UNIT,
             )
     else:
         first = block.to(tl.int64) * BLOCK
@@ -690,4 +775,6 @@ def records(
             extreme,
             flip,
             last,
+            V,
+            UNIT,
         )

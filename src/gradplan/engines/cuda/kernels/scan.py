@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gradplan.vocabulary import ElementKind
+
 from . import recurrence_lines, scan_lines
 from .kernel import Kernel
 
@@ -51,50 +53,60 @@ def _kernel(
     )
 
 
-def _lines() -> Iterator[tuple[str, Kernel]]:
-    """The general ones, for every layout."""
-    c = THREADS
+def vector(element: str) -> int:
+    """Elements of 16 bytes."""
+    return 16 // int(ElementKind(element).itemsize)
+
+
+def _lines(form: str) -> Iterator[tuple[str, Kernel]]:
+    """The general ones: "any" is for every layout, "unit" for aligned lines of neighbours."""
+
+    def kernel(function: Any, element: str, ahead: int = 16, **rest: Any) -> Kernel:
+        constants: dict[str, object] = {"C": THREADS, "V": 1, "UNIT": False}
+        aligned: tuple[str, ...] = ()
+        if form == "unit":
+            constants |= {"V": vector(element), "UNIT": True}
+            tensors = ("x_ptr", "y_ptr", "dy_ptr", "dx_ptr")
+            aligned = tuple(name for name in function.arg_names if name in tensors)
+        if "U" in function.arg_names:
+            constants["U"] = ahead
+        return _kernel(function, element, aligned=aligned, **constants, **rest)
+
     for element in ELEMENTS:
         for phase in ("whole", "totals", "apply"):
             for kind in ("cumsum", "cumprod", "cummax"):
                 yield (
-                    f"scan_lines/{kind}/{element}/{phase}",
-                    _kernel(scan_lines.scan_lines, element, C=c, KIND=kind, PHASE=phase),
+                    f"scan_lines/{kind}/{element}/{phase}/{form}",
+                    kernel(scan_lines.scan_lines, element, KIND=kind, PHASE=phase),
                 )
             for index in ("i64",) if phase == "totals" else ("i32", "i64"):
+                pointers = {"y_ptr": "*" + index}
                 yield (
-                    f"index_lines/{element}/{index}/{phase}",
-                    _kernel(
-                        scan_lines.index_lines,
-                        element,
-                        pointers={"y_ptr": "*" + index},
-                        C=c,
-                        PHASE=phase,
-                    ),
+                    f"index_lines/{element}/{index}/{phase}/{form}",
+                    kernel(scan_lines.index_lines, element, pointers=pointers, PHASE=phase),
                 )
+        few = max(vector(element), 4)  # exp and log are inlined for each
         for phase in ("whole", "local", "apply"):
             yield (
-                f"log_lines/{element}/{phase}",
-                _kernel(recurrence_lines.log_lines, element, C=c, PHASE=phase, U=4),
+                f"log_lines/{element}/{phase}/{form}",
+                kernel(recurrence_lines.log_lines, element, ahead=few, PHASE=phase),
             )
-            for kind, ahead in (("cumprod", 8), ("log_backward", 4), ("extreme", 16)):
-                pointers = {"x_ptr": "*u16"} if kind == "extreme" else {}
+            for kind, ahead in (("cumprod", 8), ("log_backward", few), ("extreme", 16)):
                 yield (
-                    f"gradient_lines/{kind}/{element}/{phase}",
-                    _kernel(
+                    f"gradient_lines/{kind}/{element}/{phase}/{form}",
+                    kernel(
                         recurrence_lines.gradient_lines,
                         element,
-                        pointers=pointers,
-                        C=c,
+                        ahead=ahead,
+                        pointers={"x_ptr": "*u16"} if kind == "extreme" else {},
                         KIND=kind,
                         PHASE=phase,
-                        U=ahead,
                     ),
                 )
         for phase in ("whole", "apply"):
             yield (
-                f"records/{element}/{phase}",
-                _kernel(recurrence_lines.records, element, C=c, PHASE=phase),
+                f"records/{element}/{phase}/{form}",
+                kernel(recurrence_lines.records, element, PHASE=phase),
             )
 
 
@@ -117,4 +129,4 @@ def _carries() -> Iterator[tuple[str, Kernel]]:
                 )
 
 
-KERNELS: dict[str, Kernel] = dict([*_lines(), *_carries()])
+KERNELS: dict[str, Kernel] = dict([*_lines("any"), *_lines("unit"), *_carries()])

@@ -16,8 +16,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import down, neutral, op
-from .lines import BLOCK, CHUNK, ahead, blocks_of, compute_type, my_piece, start_of
+from .arithmetic import neutral, op
+from .lines import (
+    BLOCK,
+    CHUNK,
+    GROUP,
+    ahead,
+    blocks_of,
+    compute_type,
+    fetch,
+    my_piece,
+    put,
+    start_of,
+)
 
 
 @triton.jit
@@ -35,15 +46,28 @@ def turned(v, flip):
 
 @triton.jit
 def scan_block(
-    x, y, xs, ys, live, left, count, c2, c3, flip, KIND: tl.constexpr, APPLY: tl.constexpr
+    x,
+    y,
+    xs,
+    ys,
+    live,
+    left,
+    count,
+    c2,
+    c3,
+    flip,
+    KIND: tl.constexpr,
+    APPLY: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """A block of each line, from `x` to `y` if APPLY. Returns its total without any carry."""
     dtype: tl.constexpr = compute_type(x.dtype.element_ty)
     c1 = neutral(x.shape, dtype, KIND)
-    for i in range(0, count, 16):
-        v = ahead(x + i * xs, xs, live, left - i, 16)
+    for i in range(0, count, GROUP):
+        v = fetch(x, xs, i, live, left, GROUP, V, UNIT)
         t = c1
-        for k in tl.static_range(0, 16):
+        for k in tl.static_range(0, GROUP):
             e = v[k]
             if KIND == "cummax":
                 e = turned(e, flip)
@@ -57,8 +81,12 @@ def scan_block(
                 o = op(c3, op(c2, op(c1, t, KIND), KIND), KIND)
                 if KIND == "cummax":
                     o = turned(o, flip)
-                o = down(o, y.dtype.element_ty)
-                tl.store(y + (i + k) * ys, o, mask=live & (i + k < left))
+                if k == 0:
+                    out = (o,)
+                else:
+                    out = out + (o,)
+        if APPLY:
+            put(y, ys, i, live, left, out, GROUP, V, UNIT)
         c1 = op(c1, t, KIND)
     return c1
 
@@ -90,13 +118,15 @@ def scan_lines(
     C: tl.constexpr,
     KIND: tl.constexpr,
     PHASE: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
     """PHASE "whole": a thread a line. "totals": a thread a piece, whose total goes to block_ptr.
     "apply": a thread a piece, with C2 from block_ptr and C3 from chunk_ptr."""
     dtype: tl.constexpr = compute_type(x_ptr.dtype.element_ty)
     p, line, block, live = my_piece(lines, blocks, across, along, C)
-    x = x_ptr + start_of(line, e0, e1, x0, x1, x2)
-    y = y_ptr + start_of(line, e0, e1, y0, y1, y2)
+    x = x_ptr + start_of(line, e0, e1, x0 * V, x1 * V, x2 * V)
+    y = y_ptr + start_of(line, e0, e1, y0 * V, y1 * V, y2 * V)
     c2 = neutral([C], dtype, KIND)
     c3 = neutral([C], dtype, KIND)
     if PHASE == "whole":
@@ -107,7 +137,20 @@ def scan_lines(
             first = b.to(tl.int64) * BLOCK
             left = tl.minimum(n - first, BLOCK).to(tl.int32)
             total = scan_block(
-                x + first * xs, y + first * ys, xs, ys, live, left, left, c2, c3, flip, KIND, True
+                x + first * xs,
+                y + first * ys,
+                xs,
+                ys,
+                live,
+                left,
+                left,
+                c2,
+                c3,
+                flip,
+                KIND,
+                True,
+                V,
+                UNIT,
             )
             c2 = op(c2, total, KIND)
     else:
@@ -131,6 +174,8 @@ def scan_lines(
             flip,
             KIND,
             PHASE == "apply",
+            V,
+            UNIT,
         )
         if PHASE == "totals":
             tl.store(block_ptr + p, total, mask=live)
@@ -208,16 +253,36 @@ def later(v, at, v2, at2, last):
 
 @triton.jit
 def index_block(
-    x, y, xs, ys, live, first, left, count, v, at, origin, sign, flip, last, APPLY: tl.constexpr
+    x,
+    y,
+    xs,
+    ys,
+    live,
+    first,
+    left,
+    count,
+    v,
+    at,
+    origin,
+    sign,
+    flip,
+    last,
+    APPLY: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
-    for i in range(0, count, 16):
-        e = ahead(x + i * xs, xs, live, left - i, 16)
-        for k in tl.static_range(0, 16):
+    for i in range(0, count, GROUP):
+        e = fetch(x, xs, i, live, left, GROUP, V, UNIT)
+        for k in tl.static_range(0, GROUP):
             here = tl.where(i + k < left, first + (i + k), -1)
             v, at = later(v, at, turned(e[k], flip), here, last)
-            if APPLY:
-                o = (origin + sign * at).to(y.dtype.element_ty)
-                tl.store(y + (i + k) * ys, o, mask=live & (i + k < left))
+            o = origin + sign * at
+            if k == 0:
+                out = (o,)
+            else:
+                out = out + (o,)
+        if APPLY:
+            put(y, ys, i, live, left, out, GROUP, V, UNIT)
     return v, at
 
 
@@ -252,12 +317,14 @@ def index_lines(
     y2,
     C: tl.constexpr,
     PHASE: tl.constexpr,
+    V: tl.constexpr,
+    UNIT: tl.constexpr,
 ):
-    """Phases as in scan_lines. Positions count along the scan and are stored as origin + sign * at."""
+    """Phases as in scan_lines. Positions count along the scan; origin + sign * at is stored."""
     dtype: tl.constexpr = compute_type(x_ptr.dtype.element_ty)
     p, line, block, live = my_piece(lines, blocks, across, along, C)
-    x = x_ptr + start_of(line, e0, e1, x0, x1, x2)
-    y = y_ptr + start_of(line, e0, e1, y0, y1, y2)
+    x = x_ptr + start_of(line, e0, e1, x0 * V, x1 * V, x2 * V)
+    y = y_ptr + start_of(line, e0, e1, y0 * V, y1 * V, y2 * V)
     v = neutral([C], dtype, "cummax")
     at = tl.full([C], -1, tl.int64)
     if PHASE == "whole":
@@ -280,6 +347,8 @@ def index_lines(
                 flip,
                 last,
                 True,
+                V,
+                UNIT,
             )
     else:
         first = block.to(tl.int64) * BLOCK
@@ -308,6 +377,8 @@ def index_lines(
             flip,
             last,
             PHASE == "apply",
+            V,
+            UNIT,
         )
         if PHASE == "totals":
             tl.store(block_ptr + p, v, mask=live)

@@ -7,8 +7,8 @@ serially by the program of the segment. -0.0 is the number that adds nothing: su
 members that are not there are it, so that the loops need no selects.
 
 Bytes: each row is read once and each sum written once, which is the least; 8 bytes per id and the
-searches' log2(n) reads per segment (from the cache) come on top. Sums of the blocks of huge segments
-are 1/128 of their rows, written and read. About 9 PTX instructions per element.
+searches' log2(n) reads per segment (from the cache) come on top. Sums of the blocks of huge
+segments are 1/128 of their rows, written and read. About 9 PTX instructions per element.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradplan.engines.cuda.launches.tiles import STARTS, SUMMED
+from gradplan.engines.cuda.launches.tiles import STARTS, SUMMED, UNDERWAY
 from gradplan.reference.segment import BLOCK
 from gradplan.vocabulary import FLOATS
 
@@ -181,7 +181,7 @@ def _kernels() -> dict[str, Kernel]:
                     kernels[f"{function.__name__}/{kind.value}/{order}/{form}"] = Kernel(
                         function,
                         signature(function, types | floats),
-                        {"ASCENDING": ascending, "S": lines, "C": columns, "U": 8},
+                        {"ASCENDING": ascending, "S": lines, "C": columns, "U": UNDERWAY},
                     )
     return kernels
 

@@ -95,14 +95,48 @@ def workspace(
     return pointers, at
 
 
+def vector_of(space: Space, width: int) -> int:
+    """`width` if every line is made of aligned vectors of as many elements, else 0.
+
+    All tensors are walked in the same direction: from a line's upper end, vectors end there.
+    """
+    steps = {strides[-1] for strides in space.strides.values()}
+    if steps not in ({1}, {-1}) or space.extents[-1] % width:
+        return 0
+    lower = 0 if steps == {1} else width - 1
+    for name, strides in space.strides.items():
+        begins = (space.offsets[name] - lower) * space.itemsizes[name] % 16 == 0
+        outer = zip(space.extents[:-1], strides[:-1], strict=True)
+        apart = all(extent == 1 or stride % width == 0 for extent, stride in outer)
+        if not (space.aligned_addresses[name] and begins and apart):
+            return 0
+    return width
+
+
 @dataclasses.dataclass(frozen=True)
 class Lines:
     """The lines of one launch, and how their pieces are numbered."""
 
     space: Space
     whole: bool
-    unit: bool
-    """Neighbours along a line are neighbours in memory: blocks of a line are numbered first."""
+    vector: int = 0
+    """Elements of a load in the form for aligned lines of neighbours; 0: the one for any layout."""
+
+    @property
+    def unit(self) -> bool:
+        """Neighbours along a line are neighbours in memory: its blocks are numbered first."""
+        return all(abs(s[-1]) <= 1 for s in self.space.strides.values())
+
+    @property
+    def form(self) -> str:
+        return "unit" if self.vector else "any"
+
+    def pointer(self, name: str) -> Pointer:
+        """Where lines begin: in the vector form, the lower end of the first vector."""
+        at = self.space.pointer(name)
+        if not self.vector or self.space.strides[name][-1] > 0:
+            return at
+        return Pointer(name, at.offset - (self.vector - 1) * self.space.itemsizes[name])
 
     @property
     def count(self) -> int:
@@ -140,7 +174,11 @@ class Lines:
 
     def strides(self, *names: str) -> tuple[Argument, ...]:
         """Of each tensor along a line, then across them, the fastest axis first."""
-        return tuple(I64(s) for name in names for s in self.space.strides[name][::-1])
+        each = self.vector or 1
+        strides = (self.space.strides[name][::-1] for name in names)
+        return tuple(
+            I64(v) for along, *rest in strides for v in (along, *(s // each for s in rest))
+        )
 
     @property
     def grid(self) -> tuple[int, int, int]:

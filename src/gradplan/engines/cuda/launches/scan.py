@@ -13,7 +13,14 @@ from typing import Any
 
 from gradplan.declaration import Descriptor
 from gradplan.engines.cuda.launches.layouts import Space, element, simplified
-from gradplan.engines.cuda.launches.lines import Lines, is_whole, parts, words_of, workspace
+from gradplan.engines.cuda.launches.lines import (
+    Lines,
+    is_whole,
+    parts,
+    vector_of,
+    words_of,
+    workspace,
+)
 from gradplan.engines.cuda.program import I32, I64, Launch, Layout, Pointer, Program
 from gradplan.vocabulary import ElementKind, ScanKind, Ties
 
@@ -45,11 +52,8 @@ class _Work:
         self.element: ElementKind = desc.element
         self.compute = desc.element.compute
         self.arrays = arrays
-        self.lines = Lines(
-            space,
-            whole=is_whole(*_extents(desc)),
-            unit=all(abs(s[-1]) <= 1 for s in space.strides.values()),
-        )
+        width = 16 // self.element.itemsize
+        self.lines = Lines(space, is_whole(*_extents(desc)), vector_of(space, width))
 
     def array(self, name: str) -> Pointer:
         """Of an array that this form has no use for: any address."""
@@ -65,11 +69,11 @@ class _Work:
     def scan(self, kind: str, flip: I32, phase: str, x: str, y: str) -> Launch:
         w = self.lines
         return Launch(
-            f"scan_lines/{kind}/{self.element}/{phase}",
+            f"scan_lines/{kind}/{self.element}/{phase}/{w.form}",
             w.grid,
             (
-                w.space.pointer(x),
-                w.space.pointer(y),
+                w.pointer(x),
+                w.pointer(y),
                 *self.all("block", "chunk"),
                 *w.sizes,
                 flip,
@@ -102,11 +106,11 @@ class _Work:
         w, desc = self.lines, self.desc
         origin, sign = (w.n - 1, -1) if desc.reverse else (0, 1)
         return Launch(
-            f"index_lines/{self.element}/{index}/{phase}",
+            f"index_lines/{self.element}/{index}/{phase}/{w.form}",
             w.grid,
             (
-                w.space.pointer("x"),
-                w.space.pointer("indices"),
+                w.pointer("x"),
+                w.pointer("indices"),
                 *self.all("block", "block_at", "chunk", "chunk_at"),
                 *w.sizes,
                 _is_cummin(desc),
@@ -156,11 +160,11 @@ class _Work:
     def log(self, phase: str) -> Launch:
         w = self.lines
         return Launch(
-            f"log_lines/{self.element}/{phase}",
+            f"log_lines/{self.element}/{phase}/{w.form}",
             w.grid,
             (
-                w.space.pointer("x"),
-                w.space.pointer("y"),
+                w.pointer("x"),
+                w.pointer("y"),
                 *self.all("block", "chunk", "last", "edge", "carry"),
                 *w.sizes,
                 *w.strides("x", "y"),
@@ -169,21 +173,21 @@ class _Work:
 
     def gradient(self, kind: str, phase: str) -> Launch:
         w = self.lines
-        x, y = w.space.pointer("dy"), w.space.pointer("dy")
+        x, y = w.pointer("dy"), w.pointer("dy")
         x_strides = y_strides = w.strides("dy")
         if kind == "extreme":
             x, x_strides = self.array("words"), self._word_strides
         else:
-            x, y = w.space.pointer("x"), w.space.pointer("y")
+            x, y = w.pointer("x"), w.pointer("y")
             x_strides, y_strides = w.strides("x"), w.strides("y")
         return Launch(
-            f"gradient_lines/{kind}/{self.element}/{phase}",
+            f"gradient_lines/{kind}/{self.element}/{phase}/{w.form}",
             w.grid,
             (
-                w.space.pointer("dy"),
+                w.pointer("dy"),
                 x,
                 y,
-                w.space.pointer("dx"),
+                w.pointer("dx"),
                 *self.all("last", "edge", "power", "carry"),
                 *w.sizes,
                 *w.strides("dy"),
@@ -204,10 +208,10 @@ class _Work:
     def records(self, phase: str) -> Launch:
         w = self.lines
         return Launch(
-            f"records/{self.element}/{phase}",
+            f"records/{self.element}/{phase}/{w.form}",
             w.grid,
             (
-                w.space.pointer("x"),
+                w.pointer("x"),
                 *self.all("words", "block", "chunk"),
                 *w.sizes,
                 _is_cummin(self.desc),

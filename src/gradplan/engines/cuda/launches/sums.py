@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradplan.engines.cuda.program import I32, I64, Launch, Layout, Pointer
+from gradplan.engines.cuda.program import I32, I64, Argument, Launch, Layout, Pointer
 from gradplan.reference.segment import BLOCK
 from gradplan.vocabulary import Unsupported
 
@@ -113,20 +113,23 @@ def sums(
     at = keys if positions is None else positions  # not read then
     halves = 2 * -(-rows // BLOCK)
     sizes = (I64(segments), I64(width), I32(parts))
-    x_strides, y_strides = ([I64(s) for s in layout.strides] for layout in (x, y))
+    strides: list[Argument] = [I64(s) for s in x.strides]
     partial = keys  # not read unless a segment is huge
     if rows > BLOCK:
         partial = arena.take(halves * width * kind.compute.itemsize)
         yield Launch(
             f"huge_blocks/{kind.value}/{order}/{form}",
             (-(-halves // lines) * parts, 1, 1),
-            (Pointer(names[0]), keys, at, starts, partial, I32(rows), *sizes, *x_strides),
+            (Pointer(names[0]), keys, at, starts, partial, I32(rows), *sizes, *strides),
         )
     yield Launch(
         f"segment_sums/{kind.value}/{order}/{form}",
         (-(-segments // lines) * parts, 1, 1),
         (
             *(Pointer(names[0]), at, starts, partial, Pointer(names[1])),
-            *(*sizes, I32(accumulate), *x_strides, *y_strides),
+            *sizes,
+            I32(accumulate),
+            *strides,
+            *(I64(s) for s in y.strides),
         ),
     )
