@@ -95,8 +95,6 @@ class StandIn:
         self.errors: list[Exception] = []
         self.allocated: dict[int, tuple[int, int]] = {}
         """The driver's own memory: bytes and device by address."""
-        self.reachable: list[tuple[int, int]] = []
-        """Memory that kernels may reach beside that of tensors: frameworks have some."""
         self._c = ctypes.CDLL(str(path))
         majors, minors = zip(*capabilities, strict=True) if capabilities else ((), ())
         count = len(capabilities)
@@ -173,8 +171,11 @@ class StandIn:
                 for i, p in enumerate(kernel.module.parameters)
             ]
 
+            there = list(LIVING)  # a framework would keep their memory until the kernel has run
+
             def execute() -> None:
-                kernel.launch((grid[0], grid[1], grid[2]), values, self._memory(device))
+                memory = self._memory(device, there)
+                kernel.launch((grid[0], grid[1], grid[2]), values, memory)
 
             launched = Launched(name.decode(), device, stream, execute)
             self.launched.append(launched)
@@ -187,8 +188,8 @@ class StandIn:
             return _LAUNCH_FAILED
         return 0
 
-    def _memory(self, device: int) -> Memory:
+    def _memory(self, device: int, arrays: Sequence[GpuArray]) -> Memory:
         """Of tensors on that device, and what is mapped for it."""
-        tensors = (a.reach() for a in list(LIVING) if a.device_id == device)
+        tensors = (a.reach() for a in arrays if a.device_id == device)
         owned = ((a, a + size) for a, (size, where) in self.allocated.items() if where == device)
-        return Memory.of_addresses([*tensors, *self.reachable, *owned])
+        return Memory.of_addresses([*tensors, *owned])

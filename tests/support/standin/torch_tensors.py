@@ -1,7 +1,7 @@
 """PyTorch's tensors that claim to be on a GPU, for a PyTorch that was built without CUDA.
 
-Operators of PyTorch's run on the host's memory; those of gradplan get what the dispatcher would give
-them for tensors of CUDA: their implementation for every device.
+Operators of PyTorch's run on the host's memory; those of gradplan get what the dispatcher would
+give them for tensors of CUDA: their implementation for every device.
 """
 
 from __future__ import annotations
