@@ -82,7 +82,7 @@ class GpuArray:
             strides=strides,
             deleter=ctypes.cast(_delete, ctypes.c_void_p),
         )
-        _exported[ctypes.addressof(made)] = made, shape, strides, array
+        _exported[ctypes.addressof(made)] = made, shape, strides, self
         return _new_capsule(ctypes.addressof(made), b"dltensor", None)
 
     def reach(self) -> tuple[int, int]:
