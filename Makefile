@@ -26,7 +26,7 @@ WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py p
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help certify certify-aarch64 quick test lint format stubs docs site wheel exhaustive sanitize \
+.PHONY: help certify certify-gpu certify-aarch64 quick test lint format stubs docs site wheel exhaustive sanitize \
 	bench clean
 
 help: ## show this list
@@ -77,6 +77,10 @@ $(DOCUMENTED): $(CREATED)
 
 certify: $(INSTALLED) ## verify every plan against the reference on this machine
 	@$(BIN)/gradplan certify
+
+certify-gpu: $(INSTALLED) ## the same on a GPU; the report is build/certificate-gpu.json
+	@mkdir -p build
+	@$(BIN)/gradplan certify --engine cuda --json build/certificate-gpu.json
 
 certify-aarch64: $(CREATED) ## the same on aarch64: cross-built, run under qemu (needs Debian; 5 minutes)
 	@tools/certify_aarch64.sh $(BIN)/python $(BIN)/cmake
