@@ -45,11 +45,18 @@ def build_all(keys: Sequence[str], function: Callable[[str], Binary] = _build) -
         return
     context = multiprocessing.get_context("spawn")  # LLVM's threads do not survive a fork
     with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
-        waiting = [pool.submit(function, key) for key in keys]
+        waiting = {pool.submit(function, key): key for key in keys}
+        failed = []
         for number, future in enumerate(concurrent.futures.as_completed(waiting), 1):
-            binary = future.result()
-            print(f"[{number}/{len(keys)}] {binary.key}", flush=True)
-            yield binary
+            key = waiting[future]
+            if future.exception() is None:
+                print(f"[{number}/{len(keys)}] {key}", flush=True)
+                yield future.result()
+            else:
+                failed.append(f"{key}: {future.exception()}")
+                print(failed[-1], flush=True)
+    if failed:
+        sys.exit(f"{len(failed)} kernels could not be built")
 
 
 def changed(shipped: dict[str, Binary]) -> list[str]:

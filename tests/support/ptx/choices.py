@@ -26,7 +26,7 @@ def compare(decoder: Decoder, instruction: Instruction) -> Step:
         raise Unsupported("only a comparison and a type")
     word, kind = instruction.modifiers
     dtype = dtype_of(kind)
-    if dtype.itemsize < 2 or (dtype.itemsize == 2 and dtype.kind == "f"):
+    if dtype.itemsize < 2:
         raise Unsupported(f"comparisons of {kind}")
     target, *sources = instruction.operands
     write = decoder.write(target, PREDICATE)

@@ -65,7 +65,7 @@ def scale(dy_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
 def tile(rows, columns, parts, R: tl.constexpr, C: tl.constexpr):
     """The rows and columns of this program's tile, and which of them exist."""
     pid = tl.program_id(0)
-    r = (pid // parts).to(tl.int64) * R + tl.arange(0, R)
+    r = (pid // parts) * R + tl.arange(0, R)
     c = (pid % parts).to(tl.int64) * C + tl.arange(0, C)
     return r, c, (r < rows)[:, None] & (c < columns)[None, :]
 
@@ -74,7 +74,7 @@ def tile(rows, columns, parts, R: tl.constexpr, C: tl.constexpr):
 def at(r, c, e1, e2, s0, s1, s2, s3, OUTER: tl.constexpr):
     """Offsets in a tensor; with one outer axis only s2 and s3 count."""
     if OUTER == 1:
-        return (r * s2)[:, None] + (c * s3)[None, :]
+        return (r.to(tl.int64) * s2)[:, None] + (c * s3)[None, :]
     else:
         return place(r, e1, e2, s0, s1, s2)[:, None] + (c * s3)[None, :]
 
@@ -129,7 +129,7 @@ def _kernels() -> dict[str, Kernel]:
             pointers = tuple(n for n in contiguous.arg_names if n.endswith("_ptr"))
             types = dict.fromkeys(pointers, POINTERS[kind])
             types |= dict.fromkeys(("w", "rest", "factor"), scalar(kind))
-            types |= dict.fromkeys(("near", "parts"), "i32")
+            types |= dict.fromkeys(("near", "parts", "rows", "e1", "e2"), "i32")
             key = f"{name}/{kind.value}"
             kernels[f"{key}/contiguous"] = Kernel(
                 contiguous, signature(contiguous, types), {"BLOCK": FLAT}, (*pointers, "n")

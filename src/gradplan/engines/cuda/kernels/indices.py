@@ -100,7 +100,7 @@ def _kernels() -> dict[str, Kernel]:
         }
         for function, block in blocks.items():
             kernels[f"{function.__name__}/{index.value}"] = Kernel(
-                function, signature(function, types), {"BLOCK": block}
+                function, signature(function, types), {"BLOCK": block}, warps=8
             )
     return kernels
 

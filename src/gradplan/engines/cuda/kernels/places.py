@@ -8,10 +8,14 @@ import triton.language as tl
 
 @triton.jit
 def place(line, e1, e2, s0, s1, s2):
-    """The offset of a line in a space of three outer axes, of which the last two have e1, e2."""
+    """The offset of a line in a space of three outer axes, of which the last two have e1, e2.
+
+    Lines are numbered in 32 bits (a launch has no more of them), which makes division cheap.
+    """
     q = line // e2
     i0 = q // e1
-    return i0 * s0 + (q - i0 * e1) * s1 + (line - q * e2) * s2
+    i1, i2 = q - i0 * e1, line - q * e2
+    return i0.to(tl.int64) * s0 + i1.to(tl.int64) * s1 + i2.to(tl.int64) * s2
 
 
 @triton.jit

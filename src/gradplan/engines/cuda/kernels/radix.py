@@ -26,10 +26,15 @@ FIELD = tl.constexpr(16)  # bits of a counter: SORTED is less than 2^16
 
 
 @triton.jit
-def keys_of_tile(key_ptr, start, live, step, count, skip, FIRST: tl.constexpr, TILE: tl.constexpr):
+def keys_of_tile(
+    key_ptr, start, live, step, count, skip,
+    FIRST: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """UNIT: step is 1. Neighbours are then in one lane, which makes ranks cheap."""
     i = tl.arange(0, TILE)
     if FIRST:
-        v = tl.load(key_ptr + (start + i) * step, mask=live, other=-1).to(tl.int64)
+        at = start + i if UNIT else (start + i) * step
+        v = tl.load(key_ptr + at, mask=live, other=-1).to(tl.int64)
         takes_part = (v >= 0) & (v < count) & (v != skip)
         return tl.where(takes_part, v, count).to(tl.int32)
     else:
@@ -46,13 +51,13 @@ def counter(digit, live, WORD: tl.constexpr):
 @triton.jit
 def radix_count(
     key_ptr, count_ptr, n, tiles, shift, step, count, skip,
-    FIRST: tl.constexpr, TILE: tl.constexpr,
+    FIRST: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """count_ptr: [digits, tiles]."""
     t = tl.program_id(0)
     start = t.to(tl.int64) * TILE
     live = tl.arange(0, TILE) < n - start
-    key = keys_of_tile(key_ptr, start, live, step, count, skip, FIRST, TILE)
+    key = keys_of_tile(key_ptr, start, live, step, count, skip, FIRST, UNIT, TILE)
     digit = (key >> shift) & (DIGITS - 1)
     for word in tl.static_range(0, DIGITS // 4):
         total = tl.sum(counter(digit, live, word), 0)
@@ -64,13 +69,13 @@ def radix_count(
 @triton.jit
 def radix_move(
     key_ptr, pos_ptr, base_ptr, key_out_ptr, pos_out_ptr, n, tiles, shift, step, count, skip,
-    FIRST: tl.constexpr, TILE: tl.constexpr,
+    FIRST: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     t = tl.program_id(0)
     start = t.to(tl.int64) * TILE
     i = tl.arange(0, TILE)
     live = i < n - start
-    key = keys_of_tile(key_ptr, start, live, step, count, skip, FIRST, TILE)
+    key = keys_of_tile(key_ptr, start, live, step, count, skip, FIRST, UNIT, TILE)
     if FIRST:
         pos = (start + i).to(tl.int32)
     else:
@@ -120,18 +125,22 @@ def _kernels() -> dict[str, Kernel]:
     kernels = {}
     for function in (scan_totals, scan_blocks):
         kernels[function.__name__] = Kernel(
-            function, signature(function, types), {"BLOCK": SCANNED}
+            function, signature(function, types), {"BLOCK": SCANNED}, warps=8
         )
     kernels["scan_serial"] = Kernel(
-        scan_serial, signature(scan_serial, {**types, "n": "i32"}), {"BLOCK": SCANNED}
+        scan_serial, signature(scan_serial, {**types, "n": "i32"}), {"BLOCK": SCANNED}, warps=8
     )
+    forms = {"next": ("*i32", False, True)}
+    for index in INDICES:
+        forms[index.value] = (POINTERS[index], True, True)
+        forms[f"{index.value}/strided"] = (POINTERS[index], True, False)
     for function in (radix_count, radix_move):
-        firsts = {index.value: POINTERS[index] for index in INDICES}
-        for form, pointer in {**firsts, "next": "*i32"}.items():
+        for form, (pointer, first, unit) in forms.items():
             kernels[f"{function.__name__}/{form}"] = Kernel(
                 function,
                 signature(function, {**types, "key_ptr": pointer}),
-                {"FIRST": form != "next", "TILE": SORTED},
+                {"FIRST": first, "UNIT": unit, "TILE": SORTED},
+                aligned=("key_ptr",) if unit else (),
             )
     return kernels
 

@@ -120,7 +120,7 @@ def sparsemax(
     WHOLE: a line is one tile. A line with +inf or NaN or without a number has no members, because
     its maximum counts as +inf, and NaN is written.
     """
-    line = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    line = tl.program_id(0) * R + tl.arange(0, R)
     live = line < lines
     x_at = place(line, e1, e2, x0, x1, x2)
     y_at = place(line, e1, e2, y0, y1, y2)
@@ -189,7 +189,7 @@ def sparsemax_backward(
     R: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
     """A lane for each of the 16 sums of a line; U times 16 elements are underway."""
-    line = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    line = tl.program_id(0) * R + tl.arange(0, R)
     lane = tl.broadcast_to(tl.arange(0, SUMS)[None, :], [R, SUMS])
     live = tl.broadcast_to((line < lines)[:, None], [R, SUMS])
     g_at = dy_ptr + (place(line, e1, e2, g0, g1, g2)[:, None] + lane * g_step)
@@ -245,7 +245,7 @@ def sparsemax_backward_across(
     R: tl.constexpr,
 ):  # fmt: skip
     """A lane for each line: the 16 sums are registers of it, and so is the tree."""
-    line = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    line = tl.program_id(0) * R + tl.arange(0, R)
     live = line < lines
     g_at = dy_ptr + place(line, e1, e2, g0, g1, g2)
     y_at = y_ptr + place(line, e1, e2, y0, y1, y2)
@@ -294,7 +294,7 @@ def _kernels() -> dict[str, Kernel]:
     kernels = {}
     for kind in FLOATS:
         pointers = dict.fromkeys(("x_ptr", "y_ptr", "dy_ptr", "dx_ptr"), POINTERS[kind])
-        types = {**pointers, "steps": "i32"}
+        types = pointers | dict.fromkeys(("lines", "steps", "e1", "e2"), "i32")
         bits = 60 if kind is ElementKind.F64 else 30
         forms: dict[str, tuple[bool, int, tuple[int, int], int]] = {
             form: (True, 1, (lines, elements), warps)

@@ -16,6 +16,9 @@ from collections.abc import Iterator, Mapping
 from gradplan.engines.cuda.program import Layout, Pointer
 from gradplan.vocabulary import ElementKind
 
+MOST_LINES = 2**30
+"""Of a launch: they are numbered in 32 bits, and a few numbers behind the last one fit as well."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Space:
@@ -78,18 +81,18 @@ class Space:
         """Spaces of exactly `rank` axes that make up this one; one, unless it has more axes.
 
         The last axis stays. Of the others, those of the smallest extents become pieces: only
-        strange layouts have so many that do not merge.
+        strange layouts have so many that do not merge. A piece has at most MOST_LINES lines.
         """
         more = self.rank - rank
         if more <= 0:
-            yield self.padded(rank)
+            yield from self.padded(rank)._cut()
             return
         outer = range(self.rank - 1)
         apart = sorted(sorted(outer, key=lambda i: self.extents[i])[:more])
         kept = [i for i in range(self.rank) if i not in apart]
         for index in itertools.product(*(range(self.extents[i]) for i in apart)):
             at = list(zip(index, apart, strict=True))
-            yield dataclasses.replace(
+            piece = dataclasses.replace(
                 self,
                 extents=tuple(self.extents[i] for i in kept),
                 strides={name: tuple(s[i] for i in kept) for name, s in self.strides.items()},
@@ -98,6 +101,23 @@ class Space:
                     for name, first in self.offsets.items()
                 },
             )
+            yield from piece._cut()
+
+    def _cut(self) -> Iterator[Space]:
+        """Parts of at most MOST_LINES lines, along the longest of the outer axes."""
+        outer = self.extents[:-1]
+        if math.prod(outer) <= MOST_LINES:
+            yield self
+            return
+        axis = max(range(len(outer)), key=lambda i: outer[i])
+        step = max(MOST_LINES // (math.prod(outer) // outer[axis]), 1)
+        for start in range(0, outer[axis], step):
+            part = min(step, outer[axis] - start)
+            yield from dataclasses.replace(
+                self,
+                extents=(*self.extents[:axis], part, *self.extents[axis + 1 :]),
+                offsets={n: o + start * self.strides[n][axis] for n, o in self.offsets.items()},
+            )._cut()
 
 
 def simplified(

@@ -33,7 +33,7 @@ def _launch(kernel: str, names: tuple[str, ...], space: Space, lines: int, eleme
         (-(-count // lines), 1, 1),
         (
             *(space.pointer(name) for name in names),
-            *(I64(count), I64(n), I32(-(-n // elements)), I64(outer[1]), I64(outer[2])),
+            *(I32(count), I64(n), I32(-(-n // elements)), I32(outer[1]), I32(outer[2])),
             *(I64(stride) for name in names for stride in space.strides[name]),
         ),
     )

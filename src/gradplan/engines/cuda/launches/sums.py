@@ -61,6 +61,8 @@ def sort(
     scan = list(exclusive_scan(counts, 2**DIGIT * tiles, arena))
     launches = []
     source, form = Pointer(name), element(ids.dtype).value
+    if step != 1 or not ids.aligned:
+        form += "/strided"
     for k, shift in enumerate(range(0, count.bit_length(), DIGIT)):
         now, before = k % 2, 1 - k % 2
         numbers = (I64(n), I32(tiles), I32(shift), I64(step), I64(count), I64(skip))
