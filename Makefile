@@ -30,8 +30,8 @@ KERNEL_WRITERS := tools/kernels.py tools/gpu_table.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help certify certify-aarch64 quick test lint format stubs kernels docs site wheel exhaustive sanitize \
-	bench clean
+.PHONY: help certify certify-gpu certify-aarch64 quick test lint format stubs kernels docs site wheel \
+	exhaustive sanitize bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ $(DOCUMENTED): $(CREATED)
 
 certify: $(INSTALLED) ## verify every plan against the reference on this machine
 	@$(BIN)/gradplan certify
+
+certify-gpu: $(INSTALLED) ## the same on a GPU; the report is build/certificate-gpu.json
+	@mkdir -p build
+	@$(BIN)/gradplan certify --engine cuda --json build/certificate-gpu.json
 
 certify-aarch64: $(CREATED) ## the same on aarch64: cross-built, run under qemu (needs Debian; 5 minutes)
 	@tools/certify_aarch64.sh $(BIN)/python $(BIN)/cmake

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ptx.run import kernels
 from standin import GpuArray, StandIn, scratch
+from standin.archives import Changed, Without
 
 import gradplan as gp
 from gradplan.engines import cuda, registered
@@ -89,24 +88,6 @@ def test_an_op_without_kernels(engine: CudaEngine, monkeypatch: pytest.MonkeyPat
     assert reason(engine) == "no kernel for binary_param"
 
 
-class Without(Mapping[str, Binary]):
-    """The kernels but for some."""
-
-    def __init__(self, missing: str) -> None:
-        self.missing = missing
-
-    def __getitem__(self, key: str) -> Binary:
-        if self.missing in key:
-            raise KeyError(key)
-        return kernels()[key]
-
-    def __iter__(self) -> Any:
-        return (key for key in kernels() if self.missing not in key)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
 def test_an_archive_that_lacks_a_kernel(drivers: Callable[..., StandIn]) -> None:
     lacking = drivers(kernels=lambda: Without("contiguous"))
     assert reason(lacking.engine()) == "the package has no kernel lerp/f32/contiguous"
@@ -155,11 +136,7 @@ def test_errors_have_the_drivers_names(
 
 
 def test_ptx_that_the_driver_refuses(drivers: Callable[..., StandIn]) -> None:
-    class Broken(Without):
-        def __getitem__(self, key: str) -> Binary:
-            return dataclasses.replace(super().__getitem__(key), ptx=b"nonsense")
-
-    with drivers(kernels=lambda: Broken("none")).registered():
+    with drivers(kernels=lambda: Changed(b".entry", b".nonsense")).registered():
         plan = select()
         with pytest.raises(gp.KernelError, match=r"CUDA_ERROR_INVALID_PTX .*ptxas: no \.entry"):
             plan.run(**tensors())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from layouts import LAYOUTS
-from ptx.run import kernels
 from samples import (
     REFERENCE,
     all_elements,
@@ -20,11 +18,11 @@ from samples import (
     sample_inputs,
 )
 from standin import GpuArray, StandIn, scratch
+from standin.archives import Changed
 
 import gradplan as gp
 from gradplan.declaration import OPS, Descriptor, Op
 from gradplan.engines.cuda import CudaEngine, families
-from gradplan.engines.cuda.archive import Binary
 from gradplan.plan import Plan, plan_class
 
 DEVICE = "cuda:0"
@@ -43,7 +41,7 @@ def run(
     for operand in plan.op.operands(desc):
         if not operand.is_input:
             start = np.zeros if operand.role.value == "inout" else _poisoned
-            given[operand.name] = arrange(start(operand.shape, operand.kinds[-1].dtype))
+            given[operand.name] = arrange(start(operand.shape, operand.kinds[0].dtype))
     plan.run(
         **{name: GpuArray(x, device) for name, x in given.items()},
         workspace=scratch(plan.workspace_size, device) if plan.workspace_size else None,
@@ -130,21 +128,6 @@ def test_an_empty_problem_launches_nothing(engine: CudaEngine, driver: StandIn) 
     empty = np.empty((3, 0), np.float32)
     plan.run(x=GpuArray(empty), y=GpuArray(empty.copy()))
     assert not driver.launched
-
-
-class Changed(Mapping[str, Binary]):
-    """The kernels, with one operation in place of another."""
-
-    def __getitem__(self, key: str) -> Binary:
-        right = kernels()[key]
-        changed = right.ptx.replace(b"sub.rn.f32", b"add.rn.f32")
-        return dataclasses.replace(right, ptx=changed)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(kernels())
-
-    def __len__(self) -> int:
-        return len(kernels())
 
 
 def test_a_wrong_kernel_is_noticed(drivers: Callable[..., StandIn]) -> None:

@@ -71,6 +71,11 @@ class Engine:
         return "any"
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """What else there is to know about it here, for `gradplan info` and certificates."""
+        return {}
+
+    @property
     def place(self) -> str:
         """The device that it runs on, where nobody says which."""
         return "cpu"

@@ -128,6 +128,16 @@ class CudaEngine(Engine):
         return "sm_{}{}".format(*LEAST_CAPABILITY)
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        state = self.state
+        if state.reason is not None:
+            return {}
+        gpus = {
+            f"cuda:{i}": {"name": gpu.name, "arch": gpu.arch} for i, gpu in enumerate(state.gpus)
+        }
+        return {"driver": f"CUDA {state.driver}", "gpus": gpus}
+
+    @property
     def place(self) -> str:
         return f"cuda:{self.device or 0}"
 
