@@ -34,6 +34,10 @@ using DevicePointer = uint64_t;
     (Module * module, const void* image, unsigned count, int* options, void** values))            \
   _(cuModuleGetFunction, "cuModuleGetFunction", (Entry * entry, Module module, const char* name)) \
   _(cuFuncSetAttribute, "cuFuncSetAttribute", (Entry entry, int attribute, int value))            \
+  _(cuMemAlloc, "cuMemAlloc_v2", (DevicePointer * memory, size_t size))                           \
+  _(cuMemFree, "cuMemFree_v2", (DevicePointer memory))                                            \
+  _(cuMemcpyHtoD, "cuMemcpyHtoD_v2", (DevicePointer to, const void* from, size_t size))           \
+  _(cuMemcpyDtoH, "cuMemcpyDtoH_v2", (void* to, DevicePointer from, size_t size))                 \
   _(cuMemHostAlloc, "cuMemHostAlloc", (void** memory, size_t size, unsigned flags))               \
   _(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2",                                    \
     (DevicePointer * device, void* memory, unsigned flags))                                       \

@@ -27,7 +27,7 @@ from gradplan.tensors import (
     framework_of,
     tensor_name,
 )
-from gradplan.vocabulary import Error, InvalidProblem, KernelError
+from gradplan.vocabulary import Error, InvalidProblem, KernelError, Unsupported
 
 Call = Callable[..., Any]
 
@@ -80,11 +80,14 @@ class _Allocator:
         framework = framework_of(like)
         given = list(tensors)
         handle = None if stream is None else stream_handle(self.plan, stream)
-        with framework.on_stream(handle, like):
-            for position, shape, kind, updated in self.made:
-                if given[position] is None:
-                    new = framework.zeros if updated else framework.empty
-                    given[position] = new(shape, kind, like)
+        try:
+            with framework.on_stream(handle, like):
+                for position, shape, kind, updated in self.made:
+                    if given[position] is None:
+                        new = framework.zeros if updated else framework.empty
+                        given[position] = new(shape, kind, like)
+        except Unsupported as error:
+            raise Unsupported(f"{self.plan}: {error}") from None
         all_new = all(tensors[position] is None for position, *_ in self.made)
         results = call(*given, workspace, stream, all_new)
         if not framework.immutable:

@@ -101,10 +101,10 @@ def line_problem(op: Op, function: Function, shape: tuple[int, ...], axis: int, 
     return op.descriptor(**values)
 
 
-def run_lines(engine: cpu.CpuEngine, case: Case, inputs: dict[str, Array]) -> Array:
+def run_lines(engine: cpu.CpuEngine, case: Case, inputs: dict[str, Array]) -> tuple[Array, ...]:
     plan = plan_class(case.op)(case.desc, engine, gp.PlanPreference())
-    result: Array = plan.run(**inputs)
-    return result
+    results = plan.run(**inputs)
+    return results if isinstance(results, tuple) else (results,)
 
 
 @pytest.mark.parametrize("style", ["plain", "special"])
@@ -125,14 +125,16 @@ def test_a_row_has_the_same_bits_alone_and_in_a_batch(
         for count in (511, 5, 3, 1):
             part = {name: x[most - count :] for name, x in inputs.items()}
             got = run_lines(engine, _rows(whole, count), part)
-            assert got.tobytes() == expected[most - count :].tobytes(), (count, engine.arch)
+            for now, all_rows in zip(got, expected, strict=True):
+                assert now.tobytes() == all_rows[most - count :].tobytes(), (count, engine.arch)
         # Neighbours across instead of along.
         columns = {name: np.ascontiguousarray(x.T) for name, x in inputs.items()}
         for count in (512, 37):
             desc = line_problem(op, function, (n, count), 0, element=element)
             part = {name: np.ascontiguousarray(x[:, :count]) for name, x in columns.items()}
             got = run_lines(engine, Case(op, desc, 7), part)
-            assert got.T.tobytes() == expected[:count].tobytes(), (count, engine.arch)
+            for now, all_rows in zip(got, expected, strict=True):
+                assert now.T.tobytes() == all_rows[:count].tobytes(), (count, engine.arch)
 
 
 def _rows(case: Case, count: int) -> Case:
@@ -271,3 +273,16 @@ def test_the_number_of_threads_is_restored() -> None:
     with num_threads(5):
         assert gp.get_num_threads() == 5
     assert gp.get_num_threads() == before
+
+
+@pytest.mark.parametrize("ties", ["first", "last"])
+@pytest.mark.parametrize("shape", [(3, 5000), (600, 300)])
+def test_a_running_zero_has_the_sign_of_the_first_one(shape: tuple[int, int], ties: str) -> None:
+    """Values of equal extremes are the first one's, whichever of them the position is of."""
+    x = np.zeros(shape, np.float32)
+    x[:, 1:] = -0.0
+    x[1::2] *= -1
+    for function in (gp.cummax_with_indices, gp.cummin_with_indices):
+        y, indices = function(x, ties=ties)
+        assert np.signbit(y[0::2]).sum() == 0 and np.signbit(y[1::2]).all()
+        assert (indices == (0 if ties == "first" else np.arange(shape[1]))).all()

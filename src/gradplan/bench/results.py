@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -68,6 +69,24 @@ class Results:
         }
 
 
+def chosen_cells(
+    cells: Iterable[Cell],
+    *,
+    names: Sequence[str] | None,
+    elements: Sequence[str] | None,
+    quick: bool,
+) -> Iterator[Cell]:
+    """Those of these functions, ops and element types; a quick run is in f32 if nobody says."""
+    if elements is None and quick:
+        elements = [ElementKind.F32.value]
+    for cell in cells:
+        known = {cell.function.name, cell.op.name, cell.op.plan_name}
+        if (names is None or known & set(names)) and (
+            elements is None or cell.element.value in elements
+        ):
+            yield cell
+
+
 Step = tuple[Cell, Callable[[Results], None]]
 
 
@@ -76,17 +95,7 @@ def steps(
 ) -> list[Step]:
     """Everything there is to measure: each step adds its finding to the results."""
     effort = QUICK if quick else FULL
-    if elements is None and quick:
-        elements = [ElementKind.F32.value]
-
-    def wanted(cells: Iterable[Cell]) -> Iterator[Cell]:
-        for cell in cells:
-            known = {cell.function.name, cell.op.name, cell.op.plan_name}
-            if (names is None or known & set(names)) and (
-                elements is None or cell.element.value in elements
-            ):
-                yield cell
-
+    wanted = functools.partial(chosen_cells, names=names, elements=elements, quick=quick)
     made: list[Step] = [(cell, _board_step(cell, effort)) for cell in wanted(board_cells())]
     made += [(cell, _call_step(cell, effort)) for cell in wanted(call_cells())]
     for size in _QUICK_SIZES if quick else SIZES:

@@ -101,6 +101,9 @@ class Op:
                         f"{self.name}: {tensor.name} depends on {sorted(undecided)}, which a "
                         "function must fix: how many results it has is known beforehand"
                     )
+        with_gradient = [t.differentiable for t in self.outputs]
+        if with_gradient != sorted(with_gradient, reverse=True):
+            raise TypeError(f"{self.name}: outputs without gradient come behind those with one")
         if self.name in OPS:
             raise TypeError(f"{self.name} is declared twice")
         OPS[self.name] = self

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gradplan.declaration import Descriptor, Op
@@ -60,6 +60,8 @@ class Engine:
     """The kinds of devices whose tensors it takes."""
     automatic = True
     """Whether it may be chosen without being asked for by name."""
+    has_threads = True
+    """Whether `set_num_threads` is for it, too."""
     last_resort = False
     """Whether it may be chosen all the same if no other engine has a kernel for an op."""
 
@@ -67,6 +69,16 @@ class Engine:
     def arch(self) -> str:
         """What its kernels are built for; part of the SKU."""
         return "any"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What else there is to know about it here, for `gradplan info` and certificates."""
+        return {}
+
+    @property
+    def place(self) -> str:
+        """The device that it runs on, where nobody says which."""
+        return "cpu"
 
     def on(self, device: str) -> Engine:
         """The engine for tensors on one device, such as "cuda:1"; it may be the same for all."""
@@ -86,6 +98,10 @@ class Engine:
 
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         raise NotImplementedError
+
+    def run_arrays(self, plan: Any, arrays: Mapping[str, Any]) -> None:
+        """Runs a plan of its on ndarrays by name, wherever it computes: for who verifies it."""
+        plan.run(**arrays)
 
 
 ENGINES: dict[str, Engine] = {}

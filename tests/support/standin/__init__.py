@@ -10,6 +10,7 @@ Each compiled library is a driver of its own, with devices, contexts and modules
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -43,6 +44,17 @@ _Launch = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_void_p),
 )
 _Wait = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_Allocate = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)
+
+
+_DRIVERS: list[StandIn] = []
+
+
+@atexit.register
+def _detach() -> None:
+    """There is no Python to call any more."""
+    for driver in _DRIVERS:
+        driver.detach()
 
 
 @functools.cache
@@ -81,14 +93,15 @@ class StandIn:
         self.launched: list[Launched] = []
         self.waiting: list[Launched] = []
         self.errors: list[Exception] = []
-        self.reachable: list[tuple[int, int]] = []
-        """Memory that kernels may reach beside that of tensors: frameworks have some."""
+        self.allocated: dict[int, tuple[int, int]] = {}
+        """The driver's own memory: bytes and device by address."""
         self._c = ctypes.CDLL(str(path))
         majors, minors = zip(*capabilities, strict=True) if capabilities else ((), ())
         count = len(capabilities)
         numbers = ctypes.c_int * max(count, 1)
         self._c.standin_devices(count, numbers(*majors), numbers(*minors))
-        self._callbacks = _Launch(self._launch), _Wait(self._wait)
+        _DRIVERS.append(self)  # memory and plans may outlive everybody who knows it
+        self._callbacks = _Launch(self._launch), _Wait(self._wait), _Allocate(self._allocate)
         self._c.standin_callbacks(*self._callbacks)
 
     @classmethod
@@ -106,8 +119,13 @@ class StandIn:
         engine = self.engine()
         with registered(engine):
             yield engine
+        if self.errors:
+            raise AssertionError("a launch failed") from self.errors[0]
 
     # What tests ask for
+
+    def detach(self) -> None:
+        self._c.standin_callbacks(None, None, None)
 
     def fail(self, function: str, code: int) -> None:
         """The next call of a function of the driver's fails."""
@@ -131,6 +149,12 @@ class StandIn:
 
     # What the driver asks for
 
+    def _allocate(self, address: int, size: int, device: int) -> None:
+        if size:
+            self.allocated[address] = size, device
+        else:
+            del self.allocated[address]
+
     def _wait(self, device: int) -> None:
         self.finish()
 
@@ -147,8 +171,11 @@ class StandIn:
                 for i, p in enumerate(kernel.module.parameters)
             ]
 
+            there = list(LIVING)  # a framework would keep their memory until the kernel has run
+
             def execute() -> None:
-                kernel.launch((grid[0], grid[1], grid[2]), values, self._memory(device))
+                memory = self._memory(device, there)
+                kernel.launch((grid[0], grid[1], grid[2]), values, memory)
 
             launched = Launched(name.decode(), device, stream, execute)
             self.launched.append(launched)
@@ -161,12 +188,8 @@ class StandIn:
             return _LAUNCH_FAILED
         return 0
 
-    def _memory(self, device: int) -> Memory:
+    def _memory(self, device: int, arrays: Sequence[GpuArray]) -> Memory:
         """Of tensors on that device, and what is mapped for it."""
-        tensors = (a.reach() for a in list(LIVING) if a.device_id == device)
-        return Memory.of_addresses([*tensors, *self.reachable, *self._pages()])
-
-    def _pages(self) -> list[tuple[int, int]]:
-        pages = (ctypes.c_uint64 * 64)()
-        count = self._c.standin_pages(pages, 64)
-        return [(page, page + 4096) for page in pages[:count]]
+        tensors = (a.reach() for a in arrays if a.device_id == device)
+        owned = ((a, a + size) for a, (size, where) in self.allocated.items() if where == device)
+        return Memory.of_addresses([*tensors, *owned])

@@ -44,9 +44,10 @@ def _delete(address: int) -> None:
 
 _CODES = {"i": 0, "u": 1, "f": 2}
 _BFLOAT = 4
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+# A prototype of its own: others set the types of ctypes.pythonapi.PyCapsule_New as they like.
+_new_capsule = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+)(("PyCapsule_New", ctypes.pythonapi))
 
 LIVING: weakref.WeakSet[GpuArray] = weakref.WeakSet()
 """All of them: what kernels may reach."""
@@ -82,7 +83,7 @@ class GpuArray:
             strides=strides,
             deleter=ctypes.cast(_delete, ctypes.c_void_p),
         )
-        _exported[ctypes.addressof(made)] = made, shape, strides, array
+        _exported[ctypes.addressof(made)] = made, shape, strides, self
         return _new_capsule(ctypes.addressof(made), b"dltensor", None)
 
     def reach(self) -> tuple[int, int]:

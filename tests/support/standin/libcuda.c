@@ -55,10 +55,10 @@ typedef int (*launcher)(const char* ptx, const char* name, int device, const uns
 static struct context contexts[MOST];
 static int device_count, major[MOST], minor[MOST];
 static int retained[MOST], modules_loaded, host_allocations, waits;
-static uint64_t captured;   // the stream that is being captured, + 1
-static uint64_t pages[64];  // mapped for devices
+static uint64_t captured;  // the stream that is being captured, + 1
 static launcher launch;
 static void (*wait_for)(int device);
+static void (*allocated)(uint64_t memory, uint64_t size, int device);  // size 0: it is gone
 static char failing[64];
 static int failure;
 static _Thread_local struct context* stack[16];
@@ -70,7 +70,9 @@ void standin_devices(int count, const int* majors, const int* minors) {
   for (int i = 0; i < count; ++i)
     major[i] = majors[i], minor[i] = minors[i], contexts[i].device = i;
 }
-void standin_callbacks(launcher l, void (*w)(int)) { launch = l, wait_for = w; }
+void standin_callbacks(launcher l, void (*w)(int), void (*a)(uint64_t, uint64_t, int)) {
+  launch = l, wait_for = w, allocated = a;
+}
 void standin_fail(const char* function, int code) {
   snprintf(failing, sizeof failing, "%s", function);
   failure = code;
@@ -82,12 +84,6 @@ int standin_count(const char* what) {
   if (!strcmp(what, "waits")) return waits;
   if (!strcmp(what, "contexts")) return retained[0] + retained[1];
   return !strcmp(what, "depth") ? depth : -1;
-}
-
-int standin_pages(uint64_t* out, int most) {
-  int count = 0;
-  while (count < most && count < host_allocations) out[count] = pages[count], ++count;
-  return count;
 }
 
 #define ENTER                                     \
@@ -196,14 +192,40 @@ int cuFuncSetAttribute(struct function* function, int attribute, int value) {
   if (attribute != 8) return INVALID_VALUE;
   return function->shared = value, SUCCESS;
 }
+int cuMemAlloc_v2(uint64_t* memory, size_t size) {
+  ENTER
+  NEEDS_CONTEXT
+  NOT_WHILE_CAPTURING
+  void* made = aligned_alloc(256, (size + 255) / 256 * 256);
+  *memory = (uint64_t)(uintptr_t)made;
+  if (allocated) allocated(*memory, size, stack[depth - 1]->device);
+  return SUCCESS;
+}
+int cuMemFree_v2(uint64_t memory) {
+  ENTER
+  NEEDS_CONTEXT
+  if (allocated) allocated(memory, 0, stack[depth - 1]->device);
+  return free((void*)(uintptr_t)memory), SUCCESS;
+}
+int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
+  ENTER
+  NEEDS_CONTEXT
+  return memcpy((void*)(uintptr_t)to, from, size), SUCCESS;
+}
+int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
+  ENTER
+  NEEDS_CONTEXT
+  if (wait_for) wait_for(stack[depth - 1]->device);
+  return memcpy(to, (void*)(uintptr_t)from, size), SUCCESS;
+}
 int cuMemHostAlloc(void** memory, size_t size, unsigned flags) {
   ENTER
   NEEDS_CONTEXT
   NOT_WHILE_CAPTURING
   if (flags != 3) return INVALID_VALUE;  // portable, and mapped
-  if (size != 4096 || host_allocations == 64) return INVALID_VALUE;
-  *memory = aligned_alloc(4096, 4096);
-  pages[host_allocations++] = (uint64_t)(uintptr_t)*memory;
+  ++host_allocations;
+  *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+  if (allocated) allocated((uint64_t)(uintptr_t)*memory, size, stack[depth - 1]->device);
   return SUCCESS;
 }
 int cuMemHostGetDevicePointer_v2(uint64_t* device, void* memory, unsigned flags) {

@@ -17,6 +17,8 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradplan.declaration import Descriptor, Kind, Op
 from gradplan.engines import ENGINES, BoundKernel, Engine
 from gradplan.engines.checks import ANY_DEVICE, common, described, direct, recover
@@ -24,6 +26,7 @@ from gradplan.engines.cuda import archive, launches
 from gradplan.engines.cuda.archive import Binary, DamagedArchive
 from gradplan.engines.cuda.crossing import describe_program, layouts_from
 from gradplan.engines.cuda.launches.errors import offence
+from gradplan.engines.cuda.memory import DeviceArray
 from gradplan.engines.cuda.program import Layout, Program
 from gradplan.forks import LOCK
 from gradplan.streams import stream_handle
@@ -43,7 +46,7 @@ MakeProgram = Callable[[Descriptor, Mapping[str, Layout]], Program]
 
 @functools.cache
 def families() -> tuple[Mapping[str, MakeProgram], Mapping[str, Callable[[Descriptor], int]]]:
-    """What makes the program of each op, and how much workspace it may need: those that are there."""
+    """By op, what makes its program and says how much workspace that may need: what is there."""
     programs: dict[str, MakeProgram] = {}
     workspace: dict[str, Callable[[Descriptor], int]] = {}
     for module in pkgutil.iter_modules(launches.__path__):
@@ -102,6 +105,7 @@ class CudaEngine(Engine):
 
     name = "cuda"
     devices = frozenset({"cuda"})
+    has_threads = False
 
     def __init__(
         self,
@@ -122,6 +126,20 @@ class CudaEngine(Engine):
     @property
     def arch(self) -> str:
         return "sm_{}{}".format(*LEAST_CAPABILITY)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        state = self.state
+        if state.reason is not None:
+            return {}
+        gpus = {
+            f"cuda:{i}": {"name": gpu.name, "arch": gpu.arch} for i, gpu in enumerate(state.gpus)
+        }
+        return {"driver": f"CUDA {state.driver}", "gpus": gpus}
+
+    @property
+    def place(self) -> str:
+        return f"cuda:{self.device or 0}"
 
     def on(self, device: str) -> CudaEngine:
         kind, _, index = device.partition(":")
@@ -210,6 +228,21 @@ class CudaEngine(Engine):
             ffi=bound["foreign"],
         )
 
+    def run_arrays(self, plan: Any, arrays: Mapping[str, Any]) -> None:
+        device = self.device or 0
+        moved: dict[int, DeviceArray] = {}  # one that is given twice is one there
+        for array in arrays.values():
+            moved.setdefault(id(array), DeviceArray(array, self.library, device))
+        scratch = np.full(plan.workspace_size, 0xFF, np.uint8)
+        plan.run(
+            **{name: moved[id(array)].tensor for name, array in arrays.items()},
+            workspace=DeviceArray(scratch, self.library, device).tensor if scratch.size else None,
+        )
+        for operand in plan.op.operands(plan.descriptor):
+            if not operand.is_input:
+                array = arrays[operand.name]
+                np.copyto(array, moved[id(array)].fetched(), casting="no")
+
 
 def _on_streams(
     plan: str, count: int, launch: Callable[..., Any], workspace_size: int
@@ -226,8 +259,11 @@ def _on_streams(
         if workspace is None and workspace_size:
 
             def allocate(size: int) -> Any:  # asked for only if this layout needs any
-                with framework.on_stream(handle, first):
-                    return framework.scratch(size, first)
+                try:
+                    with framework.on_stream(handle, first):
+                        return framework.scratch(size, first)
+                except Unsupported as error:
+                    raise Unsupported(f"{plan}: workspace: {error}") from None
 
             workspace = allocate
         launch(*tensors, workspace, handle)

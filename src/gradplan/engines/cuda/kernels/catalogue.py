@@ -6,7 +6,6 @@ import ast
 import functools
 import hashlib
 import importlib
-import inspect
 import pkgutil
 import textwrap
 import types
@@ -58,7 +57,9 @@ def _collect(function: Any, found: dict[str, str]) -> None:
     named = {
         label: _constant(value, found) for label, value in sorted(_globals(function.fn).items())
     }
-    found[name] = f"{_code_of(function.fn)} {getattr(function, 'noinline', False)} {named}"
+    found[name] = (
+        f"{_code_of(''.join(function.raw_src))} {getattr(function, 'noinline', False)} {named}"
+    )
 
 
 def _globals(function: Any) -> dict[str, Any]:
@@ -99,9 +100,9 @@ def _constant(value: Any, found: dict[str, str]) -> str:
 
 
 @functools.cache
-def _code_of(function: Any) -> str:
-    """The source without comments, docstrings, layout and place."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+def _code_of(source: str) -> str:
+    """A function without comments, docstrings, layout and place."""
+    tree = ast.parse(textwrap.dedent(source))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]

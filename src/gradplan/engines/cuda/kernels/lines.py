@@ -81,16 +81,19 @@ def fetch(p, step, i, live, left, U: tl.constexpr, V: tl.constexpr, UNIT: tl.con
 def _vector(p, step, i, live, left, V: tl.constexpr):
     at = (p + i * step)[:, None, None] + tl.arange(0, V)[None, None, :]
     here = (live & (i < left))[:, None, None]
-    c = columns(up(tl.load(at, mask=here, other=0)), V)
-    return _in_order(c, step, V)
+    c = in_order(columns(up(tl.load(at, mask=here, other=0)), V), step, V)
+    out = (tl.reshape(c[0], [p.shape[0]]),)
+    for k in tl.static_range(1, V):
+        out = out + (tl.reshape(c[k], [p.shape[0]]),)
+    return out
 
 
 @triton.jit
-def _in_order(c, step, V: tl.constexpr):
-    """Between the order of a line and that of memory."""
-    out = (tl.where(step < 0, c[V - 1], c[0]).reshape(c[0].shape[0]),)
+def in_order(c, step, V: tl.constexpr):
+    """Between the order of a line and that of memory, for V values of a vector."""
+    out = (tl.where(step < 0, c[V - 1], c[0]),)
     for k in tl.static_range(1, V):
-        out = out + (tl.where(step < 0, c[V - 1 - k], c[k]).reshape(c[0].shape[0]),)
+        out = out + (tl.where(step < 0, c[V - 1 - k], c[k]),)
     return out
 
 
@@ -99,7 +102,7 @@ def put(p, step, i, live, left, values, U: tl.constexpr, V: tl.constexpr, UNIT: 
     """The inverse of `fetch`; of floats only, which are rounded here."""
     if UNIT:
         for j in tl.static_range(0, U // V):
-            c = _in_order(values[j * V : j * V + V], step, V)
+            c = in_order(values[j * V : j * V + V], step, V)
             at = (p + (i + j * V) * step)[:, None, None] + tl.arange(0, V)[None, None, :]
             here = (live & (i + j * V < left))[:, None, None]
             tl.store(at, _stored(_joined(c, V), p), mask=here)

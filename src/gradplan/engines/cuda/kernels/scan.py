@@ -7,7 +7,7 @@ from typing import Any
 
 from gradplan.vocabulary import ElementKind
 
-from . import recurrence_lines, scan_lines
+from . import recurrence_lines, scan_lines, scan_rows
 from .kernel import Kernel
 
 ELEMENTS: Mapping[str, str] = {"f16": "*fp16", "bf16": "*u16", "f32": "*fp32", "f64": "*fp64"}
@@ -19,6 +19,8 @@ _STRIDED = ("dy", "dx", "x", "y", "w")
 
 # Threads of a program, and so lines or pieces: small programs spread few lines over the device.
 THREADS = 64
+ROWS = 4
+"""Rows of a program where a warp takes one."""
 
 
 def _type(name: str, pointers: Mapping[str, str]) -> str:
@@ -62,7 +64,7 @@ def _lines(form: str) -> Iterator[tuple[str, Kernel]]:
     """The general ones: "any" is for every layout, "unit" for aligned lines of neighbours."""
 
     def kernel(function: Any, element: str, ahead: int = 16, **rest: Any) -> Kernel:
-        constants: dict[str, object] = {"C": THREADS, "V": 1, "UNIT": False}
+        constants: dict[str, Any] = {"C": THREADS, "V": 1, "UNIT": False}
         aligned: tuple[str, ...] = ()
         if form == "unit":
             constants |= {"V": vector(element), "UNIT": True}
@@ -75,6 +77,9 @@ def _lines(form: str) -> Iterator[tuple[str, Kernel]]:
     for element in ELEMENTS:
         for phase in ("whole", "totals", "apply"):
             for kind in ("cumsum", "cumprod", "cummax"):
+                # Long lines of neighbours are rows; of theirs only the maxima are looked for.
+                if form == "unit" and phase != "whole" and (kind, phase) != ("cummax", "totals"):
+                    continue
                 yield (
                     f"scan_lines/{kind}/{element}/{phase}/{form}",
                     kernel(scan_lines.scan_lines, element, KIND=kind, PHASE=phase),
@@ -110,6 +115,28 @@ def _lines(form: str) -> Iterator[tuple[str, Kernel]]:
             )
 
 
+def _rows() -> Iterator[tuple[str, Kernel]]:
+    """A warp for each row, or for each chunk of one."""
+    for element in ELEMENTS:
+        for kind in ("cumsum", "cumprod", "cummax"):
+            for phase in ("whole", "totals", "apply"):
+                for form, v in (("any", 16), ("unit", vector(element))):
+                    yield (
+                        f"scan_rows/{kind}/{element}/{phase}/{form}",
+                        _kernel(
+                            scan_rows.scan_rows,
+                            element,
+                            warps=ROWS,
+                            aligned=("x_ptr", "y_ptr") if form == "unit" else (),
+                            R=ROWS,
+                            KIND=kind,
+                            PHASE=phase,
+                            V=v,
+                            UNIT=form == "unit",
+                        ),
+                    )
+
+
 def _carries() -> Iterator[tuple[str, Kernel]]:
     """What happens between blocks, by the compute type."""
     for element in ("f32", "f64"):
@@ -129,4 +156,4 @@ def _carries() -> Iterator[tuple[str, Kernel]]:
                 )
 
 
-KERNELS: dict[str, Kernel] = dict([*_lines("any"), *_lines("unit"), *_carries()])
+KERNELS: dict[str, Kernel] = dict([*_lines("any"), *_lines("unit"), *_rows(), *_carries()])

@@ -16,8 +16,14 @@ from gradplan.reference.recurrence import BLOCK, CHUNK
 
 THREADS = 64
 """Of a program of the general kernels: small programs spread few lines over a device."""
-MANY = 16384
-"""Lines that keep a device busy with a thread each; what hardware may move."""
+ROWS = 4
+"""Rows of a program where a warp takes one."""
+MANY = 2**16
+"""Lines that keep a device busy with a thread each."""
+MANY_ROWS = 2**11
+"""Rows that do with a warp each."""
+SHORT = 64
+"""A row that is no longer leaves most of a warp without work, whatever the number of rows."""
 MOST_LINES = 2**30
 """Of one launch: kernels count lines in 32 bits."""
 AXES = 4
@@ -118,9 +124,14 @@ class Lines:
     """The lines of one launch, and how their pieces are numbered."""
 
     space: Space
-    whole: bool
+    total: int
+    """Lines of all launches together: what decides about forms."""
     vector: int = 0
     """Elements of a load in the form for aligned lines of neighbours; 0: the one for any layout."""
+
+    @property
+    def whole(self) -> bool:
+        return is_whole(self.total, self.n)
 
     @property
     def unit(self) -> bool:
@@ -184,6 +195,14 @@ class Lines:
     def grid(self) -> tuple[int, int, int]:
         """Programs for all pieces."""
         return self.programs(1 if self.whole else self.blocks)
+
+    @property
+    def rows(self) -> str:
+        """How warps take rows: "" not at all, "whole", or "split" into chunks."""
+        short = SHORT if not self.vector or self.total < MANY else BLOCK
+        if not self.unit or self.n <= short:
+            return ""
+        return "whole" if self.chunks == 1 or self.total >= MANY_ROWS else "split"
 
     def programs(self, each: int) -> tuple[int, int, int]:
         """Programs for `each` threads a line."""

@@ -14,6 +14,7 @@ from typing import Any
 from gradplan.declaration import Descriptor
 from gradplan.engines.cuda.launches.layouts import Space, element, simplified
 from gradplan.engines.cuda.launches.lines import (
+    ROWS,
     Lines,
     is_whole,
     parts,
@@ -53,7 +54,7 @@ class _Work:
         self.compute = desc.element.compute
         self.arrays = arrays
         width = 16 // self.element.itemsize
-        self.lines = Lines(space, is_whole(*_extents(desc)), vector_of(space, width))
+        self.lines = Lines(space, _extents(desc)[0], vector_of(space, width))
 
     def array(self, name: str) -> Pointer:
         """Of an array that this form has no use for: any address."""
@@ -81,6 +82,35 @@ class _Work:
             ),
         )
 
+    def rows(self, kind: str, flip: I32, phase: str, x: str, y: str) -> Launch:
+        w = self.lines
+        pieces = w.count * (1 if phase == "whole" else w.chunks)
+        _, e1, e0, n = w.space.extents
+        return Launch(
+            f"scan_rows/{kind}/{self.element}/{phase}/{w.form}",
+            (-(-pieces // ROWS), 1, 1),
+            (
+                w.pointer(x),
+                w.pointer(y),
+                self.array("chunk"),
+                *(I32(v) for v in (w.count, e0, e1)),
+                I64(n),
+                I32(w.chunks),
+                flip,
+                *w.strides(x, y),
+            ),
+        )
+
+    def chain(self, kind: str) -> Launch:
+        """Totals of chunks become C3."""
+        w = self.lines
+        order = (I32(v) for v in w.order(w.chunks))
+        return Launch(
+            f"scan_chain/{kind}/{self.compute}",
+            w.programs(1),
+            (self.array("chunk"), I32(w.count), I32(w.chunks), *order),
+        )
+
     def between(self, kind: str, *, from_end: bool = False) -> Iterator[Launch]:
         """Totals of blocks become C2 and C3; `from_end`: the first block is the last."""
         w = self.lines
@@ -96,11 +126,7 @@ class _Work:
             w.programs(w.chunks),
             (block, self.array("chunk"), *sizes),
         )
-        yield Launch(
-            f"scan_chain/{kind}/{self.compute}",
-            w.programs(1),
-            (self.array("chunk"), I32(w.count), I32(w.chunks), *chunk),
-        )
+        yield self.chain(kind)
 
     def indices(self, phase: str, index: str) -> Launch:
         w, desc = self.lines, self.desc
@@ -260,7 +286,14 @@ def _scan(w: _Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
 def _plain(w: _Work, x: str, y: str) -> Iterator[Launch]:
     flip = _is_cummin(w.desc)
     kind = "cummax" if flip.value else str(w.desc.kind)
-    if w.lines.whole:
+    rows = w.lines.rows
+    if rows == "whole":
+        yield w.rows(kind, flip, "whole", x, y)
+    elif rows:
+        yield w.rows(kind, flip, "totals", x, y)
+        yield w.chain(kind)
+        yield w.rows(kind, flip, "apply", x, y)
+    elif w.lines.whole:
         yield w.scan(kind, flip, "whole", x, y)
     else:
         yield w.scan(kind, flip, "totals", x, y)
@@ -324,6 +357,16 @@ def _workspace(op: str) -> Callable[[Descriptor], int]:
     return size
 
 
+def _scan_with_indices(desc: Descriptor, layouts: Mapping[str, Layout]) -> Program:
+    """Two programs: positions first, since the values may take the place of x."""
+    at = PROGRAMS["scan_indices"](desc, {name: layouts[name] for name in ("x", "indices")})
+    values = PROGRAMS["scan"](desc, {name: layouts[name] for name in ("x", "y")})
+    size = max(at.workspace_size, values.workspace_size)
+    return Program((*at.launches, *values.launches), size)
+
+
 _LAUNCHES = {"scan": _scan, "scan_backward": _scan_backward, "scan_indices": _scan_indices}
 PROGRAMS = {op: _program(op, launches) for op, launches in _LAUNCHES.items()}
+PROGRAMS["scan_with_indices"] = _scan_with_indices
 WORKSPACE = {op: _workspace(op) for op in _LAUNCHES}
+WORKSPACE["scan_with_indices"] = WORKSPACE["scan_indices"]  # more than the scan needs
