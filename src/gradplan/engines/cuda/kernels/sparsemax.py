@@ -20,7 +20,9 @@ from gradplan.engines.cuda.launches.tiles import (
     REDUCED,
     REDUCED_ACROSS,
     UNDERWAY,
+    VECTOR_LINES,
     WHOLE,
+    WHOLE_ACROSS,
 )
 from gradplan.reference.sparsemax import LANES
 from gradplan.vocabulary import FLOATS, ElementKind
@@ -305,6 +307,8 @@ def _kernels() -> dict[str, Kernel]:
         }
         forms["long"] = (False, 1, LONG, 8)
         forms["across"] = (False, 0, ACROSS, 4)
+        for form, (lines, elements, warps) in WHOLE_ACROSS.items():
+            forms[f"across/{form}"] = (True, 0, (lines, elements), warps)
         for form, (whole, axis, (lines, elements), warps) in forms.items():
             for unit in (False, True) if axis == 1 else (False,):
                 constants = {"F": bits, "WHOLE": whole, "AXIS": axis, "UNIT": unit}
@@ -312,7 +316,11 @@ def _kernels() -> dict[str, Kernel]:
                 kernels[f"sparsemax/{kind.value}/{form}{'/vector' if unit else ''}"] = Kernel(
                     sparsemax,
                     signature(sparsemax, types),
-                    {**constants, "R": lines, "B": elements},
+                    {
+                        **constants,
+                        "R": VECTOR_LINES.get(form, lines) if unit else lines,
+                        "B": elements,
+                    },
                     ("x_ptr", "y_ptr", "n", *strides) if unit else (),
                     warps=warps,
                 )

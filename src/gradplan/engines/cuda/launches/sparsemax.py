@@ -11,7 +11,17 @@ from gradplan.ops.sparsemax import SparsemaxBackwardDescriptor, SparsemaxDescrip
 from gradplan.reference.sparsemax import LANES
 
 from .layouts import Space, simplified
-from .tiles import ACROSS, LONG, REDUCED, REDUCED_ACROSS, UNDERWAY, VECTOR, WHOLE
+from .tiles import (
+    ACROSS,
+    LONG,
+    REDUCED,
+    REDUCED_ACROSS,
+    UNDERWAY,
+    VECTOR,
+    VECTOR_LINES,
+    WHOLE,
+    WHOLE_ACROSS,
+)
 
 _OUTER = 3  # axes of lines that a kernel knows
 
@@ -58,15 +68,17 @@ def sparsemax(desc: Descriptor, layouts: Mapping[str, Layout]) -> Program:
     launches = []
     for space in _pieces(layouts, names, desc.softmax_axis):
         n = space.extents[-1]
-        whole = next((form for form in WHOLE if n <= int(form)), None)
-        if _is_across(space):
-            form, (lines, elements) = "across", ACROSS
-        elif whole is not None:
-            form, (lines, elements) = whole, WHOLE[whole][:2]
+        across = _is_across(space)
+        tiles = WHOLE_ACROSS if across else WHOLE
+        whole = next((most for most in tiles if n <= int(most)), None)
+        lines, elements = tiles[whole][:2] if whole else ACROSS if across else LONG
+        if across:
+            form = f"across/{whole}" if whole else "across"
         else:
-            form, (lines, elements) = "long", LONG
-        if form != "across" and all(_is_vector(space, name) for name in names):
-            form += "/vector"
+            form = whole or "long"
+            if all(_is_vector(space, name) for name in names):
+                lines = VECTOR_LINES.get(form, lines)
+                form += "/vector"
         kernel = f"sparsemax/{desc.element.value}/{form}"
         launches.append(_launch(kernel, names, space, lines, elements))
     return Program(tuple(launches))

@@ -56,13 +56,17 @@ def sum_form(width: int) -> str:
     return next((f for f in ("narrow", "middle") if width <= SUMMED[f][1]), "wide")
 
 
-WHOLE = {"16": (64, 16, 4), "128": (8, 128, 4), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
+WHOLE = {"16": (16, 16, 4), "128": (4, 128, 4), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
 """Lines, elements and warps of a program of sparsemax that keeps whole lines in registers; by the
 most elements that a line may have."""
+VECTOR_LINES = {"16": 64, "128": 8}
+"""Lines of it where a lane has several elements of one, so that it still has one or two lines."""
 LONG = (1, 2048)
 """Lines and elements that it visits at a time where lines are longer."""
 ACROSS = (32, 32)
 """The same where neighbours in memory belong to neighbouring lines."""
+WHOLE_ACROSS = {"32": (32, 32, 4), "128": (32, 128, 8)}
+"""Those of WHOLE then."""
 REDUCED = 8
 """Lines of a program of sparsemax's gradient, 16 lanes each."""
 UNDERWAY = 8
