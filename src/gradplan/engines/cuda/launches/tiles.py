@@ -32,7 +32,19 @@ SCANNED = 4096
 STARTS = 128
 """Segments of a program that looks for their first members."""
 SUMMED = {"narrow": (128, 1), "middle": (16, 8), "wide": (4, 32)}
-"""Segments (or blocks of a segment) and columns of a program that sums rows."""
+"""Segments (or blocks of a segment) and columns of a program that sums rows, and in "vector" as
+many columns as 16 bytes per lane are."""
+VECTOR = 16
+"""Elements that rows of the vector forms come in multiples of: Triton's unit of divisibility."""
+
+
+def vector_columns(itemsize: int) -> int:
+    """Columns of the vector form of a sum.
+
+    >>> [vector_columns(n) for n in (2, 4, 8)]
+    [256, 128, 64]
+    """
+    return 32 * 16 // itemsize
 
 
 def sum_form(width: int) -> str:
@@ -44,13 +56,17 @@ def sum_form(width: int) -> str:
     return next((f for f in ("narrow", "middle") if width <= SUMMED[f][1]), "wide")
 
 
-WHOLE = {"16": (64, 16, 4), "128": (8, 128, 4), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
+WHOLE = {"16": (16, 16, 4), "128": (4, 128, 4), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
 """Lines, elements and warps of a program of sparsemax that keeps whole lines in registers; by the
 most elements that a line may have."""
+VECTOR_LINES = {"16": 64, "128": 8}
+"""Lines of it where a lane has several elements of one, so that it still has one or two lines."""
 LONG = (1, 2048)
 """Lines and elements that it visits at a time where lines are longer."""
 ACROSS = (32, 32)
 """The same where neighbours in memory belong to neighbouring lines."""
+WHOLE_ACROSS = {"32": (32, 32, 4), "128": (32, 128, 8)}
+"""Those of WHOLE then."""
 REDUCED = 8
 """Lines of a program of sparsemax's gradient, 16 lanes each."""
 UNDERWAY = 8
