@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from layouts import LAYOUTS, Array
 from row_calls import RUN, Where, call, expected, far_apart, mutated, program, same
+from samples import ELEMENTS
 
 from gradplan.cases import floats
 from gradplan.engines.cuda.program import I64
 from gradplan.ops.binary import BinaryParamBackwardDescriptor, BinaryParamDescriptor
-from gradplan.vocabulary import FLOATS, ElementKind
+from gradplan.vocabulary import ElementKind
 
 WEIGHTS = (0.25, 0.5, 0.75, -0.0, 1.0, -3.5, 1e-40, 1e300, float("nan"), 0.1)
 FLAVOURS = ("plain", "special", "huge", "wide")
@@ -41,7 +42,7 @@ def _gradients(outputs: dict[str, Any], dy: Array, kind: ElementKind, weight: fl
     return all(same(x, wanted[name]) for name, x in outputs.items())
 
 
-@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("kind", ELEMENTS)
 def test_bits_are_those_of_the_reference(kind: ElementKind) -> None:
     where = Where()
     for number, weight in enumerate(WEIGHTS):

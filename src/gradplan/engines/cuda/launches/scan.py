@@ -357,6 +357,16 @@ def _workspace(op: str) -> Callable[[Descriptor], int]:
     return size
 
 
+def _scan_with_indices(desc: Descriptor, layouts: Mapping[str, Layout]) -> Program:
+    """Two programs: positions first, since the values may take the place of x."""
+    at = PROGRAMS["scan_indices"](desc, {name: layouts[name] for name in ("x", "indices")})
+    values = PROGRAMS["scan"](desc, {name: layouts[name] for name in ("x", "y")})
+    size = max(at.workspace_size, values.workspace_size)
+    return Program((*at.launches, *values.launches), size)
+
+
 _LAUNCHES = {"scan": _scan, "scan_backward": _scan_backward, "scan_indices": _scan_indices}
 PROGRAMS = {op: _program(op, launches) for op, launches in _LAUNCHES.items()}
+PROGRAMS["scan_with_indices"] = _scan_with_indices
 WORKSPACE = {op: _workspace(op) for op in _LAUNCHES}
+WORKSPACE["scan_with_indices"] = WORKSPACE["scan_indices"]  # more than the scan needs
