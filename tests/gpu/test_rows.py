@@ -39,7 +39,9 @@ from gradplan.vocabulary import INDICES, ElementKind
 FLAVOURS = ("plain", "special", "wide", "huge")
 EDGES = np.repeat(np.arange(12), [255, 256, 257, 0, 1, 511, 512, 513, 2, 260, 16, 17])
 # How ids are spread, and sizes: rows, segments, columns.
+VECTOR = ("one", 300, 2, 256)  # contiguous and aligned, wherever it is used
 SUMS = (
+    VECTOR,
     ("edges", len(EDGES), 12, 3),
     ("one", 1100, 3, 1),
     ("one", 700, 5, 33),
@@ -50,7 +52,7 @@ SUMS = (
     ("few", 5, 0, 3),
     ("few", 5, 3, 0),
 )
-FORMS = ("narrow", "middle", "wide")
+FORMS = ("narrow", "middle", "wide")  # and "vector"
 
 
 def _ids(how: str, rows: int, segments: int, label: str) -> Array:
@@ -92,14 +94,16 @@ def test_sums_of_segments(kind: ElementKind) -> None:
         ids = _ids(how, rows, segments, f"{number}").astype(index.dtype)
         values = floats(f"{number}", (rows, width), kind, FLAVOURS[number % 4])
         values[ids == 2] = -0.0
-        x = where.place(values)
+        vector = (how, rows, segments, width) == VECTOR
+        x = values if vector else where.place(values)
+        room = LAYOUTS["contiguous"] if vector else where.room
         sizes = _sum(kind, rows, segments, width, bounds)
         for name, desc, order in (
             ("unsorted_segment_sum", UnsortedSegmentSumDescriptor(**sizes), ids),
             ("segment_sum", SegmentSumDescriptor(**sizes), np.sort(ids)),
         ):
             inputs = {"input": x, "segment_ids": where.place(order)}
-            y = where.room((segments, width), kind.dtype)
+            y = room((segments, width), kind.dtype)
             (want,) = expected(name, desc, inputs)
             words = call(name, desc, {**inputs, "output": y.array})
             assert same(y.array, want), (name, number)
@@ -109,7 +113,7 @@ def test_sums_of_segments(kind: ElementKind) -> None:
             assert complaint == _reported(name, inputs, **options), (name, number)
     for name in ("huge_blocks", "segment_sums"):
         for order in ("ascending", "sorted"):
-            for form in FORMS:
+            for form in (*FORMS, "vector"):
                 assert f"{name}/{kind.value}/{order}/{form}" in RUN
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradplan.engines.cuda.launches.tiles import STARTS, SUMMED, UNDERWAY
+from gradplan.engines.cuda.launches.tiles import STARTS, SUMMED, UNDERWAY, vector_columns
 from gradplan.reference.segment import BLOCK
 from gradplan.vocabulary import FLOATS
 
@@ -56,13 +56,13 @@ def segment_starts(key_ptr, start_ptr, n, segments, steps, COUNT: tl.constexpr):
 @triton.jit
 def serial_sums(
     x_ptr, pos_ptr, first, count, c, width, x_row, x_step,
-    U: tl.constexpr, ASCENDING: tl.constexpr,
+    U: tl.constexpr, ASCENDING: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """For each line the sum of `count` rows from sorted position `first`, U of them underway."""
     dtype: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     total = tl.full([first.shape[0], c.shape[0]], -0.0, dtype)
     across = (c < width)[None, :]
-    column = (c * x_step)[None, :]
+    column = (c if UNIT else c * x_step)[None, :]
     for k in range(0, tl.max(count, 0), U):
         for u in tl.static_range(0, U):
             ok = k + u < count
@@ -87,7 +87,8 @@ def serial_sums(
 @triton.jit
 def huge_blocks(
     x_ptr, key_ptr, pos_ptr, start_ptr, part_ptr, n, segments, width, parts, x_row, x_step,
-    ASCENDING: tl.constexpr, S: tl.constexpr, C: tl.constexpr, U: tl.constexpr,
+    ASCENDING: tl.constexpr, UNIT: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
     """The sums of the blocks of segments with more than 256 members.
 
@@ -112,7 +113,7 @@ def huge_blocks(
     mine = real & (end - begin > SLOT) & tl.where(second, begin > low, first - low < SLOT)
     mine = mine & (first < end) & (first >= begin)
     count = tl.where(mine, tl.minimum(end - first, SLOT), 0)
-    total = serial_sums(x_ptr, pos_ptr, first, count, c, width, x_row, x_step, U, ASCENDING)
+    total = serial_sums(x_ptr, pos_ptr, first, count, c, width, x_row, x_step, U, ASCENDING, UNIT)
     to = part_ptr + (half * width)[:, None] + c[None, :]
     tl.store(to, total, mask=mine[:, None] & (c < width)[None, :])
 
@@ -121,7 +122,8 @@ def huge_blocks(
 def segment_sums(
     x_ptr, pos_ptr, start_ptr, part_ptr, y_ptr, segments, width, parts, accumulate,
     x_row, x_step, y_row, y_step,
-    ASCENDING: tl.constexpr, S: tl.constexpr, C: tl.constexpr, U: tl.constexpr,
+    ASCENDING: tl.constexpr, UNIT: tl.constexpr,
+    S: tl.constexpr, C: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
     """Small segments from their rows, huge ones from the sums of their blocks."""
     pid = tl.program_id(0)
@@ -131,7 +133,7 @@ def segment_sums(
     begin = tl.load(start_ptr + s, mask=s < segments, other=0)
     members = tl.load(start_ptr + s + 1, mask=s < segments, other=0) - begin
     few = tl.where(members > SLOT, 0, members)
-    total = serial_sums(x_ptr, pos_ptr, begin, few, c, width, x_row, x_step, U, ASCENDING)
+    total = serial_sums(x_ptr, pos_ptr, begin, few, c, width, x_row, x_step, U, ASCENDING, UNIT)
     blocks = tl.where(members > SLOT, (members - 1) // SLOT + 1, 0)
     slot = (begin // SLOT).to(tl.int64)
     between = begin % SLOT != 0  # the segment begins inside of a slot
@@ -151,7 +153,7 @@ def segment_sums(
                 values = values + (v,)
         for u in tl.static_range(0, U):
             total = total + values[u]
-    y = y_ptr + (s * y_row)[:, None] + (c * y_step)[None, :]
+    y = y_ptr + (s * y_row)[:, None] + (c if UNIT else c * y_step)[None, :]
     live = (s < segments)[:, None] & across
     some = (members > 0)[:, None]
     if accumulate != 0:
@@ -174,14 +176,25 @@ def _kernels() -> dict[str, Kernel]:
     for kind in FLOATS:
         floats = {"x_ptr": POINTERS[kind], "y_ptr": POINTERS[kind]}
         floats["part_ptr"] = POINTERS[kind.compute]
+        forms = {**SUMMED, "vector": (SUMMED["wide"][0], vector_columns(kind.itemsize))}
         for function in (huge_blocks, segment_sums):
-            for ascending in (False, True):
-                for form, (lines, columns) in SUMMED.items():
-                    order = "ascending" if ascending else "sorted"
+            for order in ("ascending", "sorted"):
+                for form, (lines, columns) in forms.items():
+                    constants = {
+                        "ASCENDING": order == "ascending",
+                        "UNIT": form == "vector",
+                        "S": lines,
+                        "C": columns,
+                        "U": UNDERWAY,
+                    }
+                    aligned = ("x_ptr", "part_ptr", "y_ptr", "width", "x_row", "y_row")
                     kernels[f"{function.__name__}/{kind.value}/{order}/{form}"] = Kernel(
                         function,
                         signature(function, types | floats),
-                        {"ASCENDING": ascending, "S": lines, "C": columns, "U": UNDERWAY},
+                        constants,
+                        tuple(n for n in aligned if n in function.arg_names)
+                        if form == "vector"
+                        else (),
                     )
     return kernels
 

@@ -79,10 +79,12 @@ def along(vector, AXIS: tl.constexpr):
 
 
 @triton.jit
-def load_line(x_ptr, at, live, k, n, x_step, B: tl.constexpr, AXIS: tl.constexpr):
+def load_line(
+    x_ptr, at, live, k, n, x_step, B: tl.constexpr, AXIS: tl.constexpr, UNIT: tl.constexpr
+):
     """Elements [k B, k B + B) of each line, -inf behind its end."""
     i = k.to(tl.int64) * B + tl.arange(0, B)
-    offsets = along(at, AXIS) + along(i * x_step, 1 - AXIS)
+    offsets = along(at, AXIS) + along(i if UNIT else i * x_step, 1 - AXIS)
     mask = along(live, AXIS) & along(i < n, 1 - AXIS)
     return up(tl.load(x_ptr + offsets, mask=mask, other=infinity(x_ptr, True))), i
 
@@ -113,12 +115,13 @@ def extremes(x, AXIS: tl.constexpr):
 @triton.jit
 def sparsemax(
     x_ptr, y_ptr, lines, n, steps, e1, e2, x0, x1, x2, x_step, y0, y1, y2, y_step,
-    F: tl.constexpr, WHOLE: tl.constexpr, AXIS: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+    F: tl.constexpr, WHOLE: tl.constexpr, AXIS: tl.constexpr, UNIT: tl.constexpr,
+    R: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """AXIS 1: tiles of [R lines, B elements]; AXIS 0: [B elements, R lines].
 
-    WHOLE: a line is one tile. A line with +inf or NaN or without a number has no members, because
-    its maximum counts as +inf, and NaN is written.
+    WHOLE: a line is one tile. UNIT: steps are 1. A line with +inf or NaN or without a number has no
+    members, because its maximum counts as +inf, and NaN is written.
     """
     line = tl.program_id(0) * R + tl.arange(0, R)
     live = line < lines
@@ -130,11 +133,11 @@ def sparsemax(
     top = tl.full([R], float("-inf"), dtype)
     nans = tl.zeros([R], tl.int32)
     if WHOLE:
-        x, i = load_line(x_ptr, x_at, live, zero, n, x_step, B, AXIS)
+        x, i = load_line(x_ptr, x_at, live, zero, n, x_step, B, AXIS, UNIT)
         top, nans = extremes(x, AXIS)
     else:
         for k in range(steps):
-            x, i = load_line(x_ptr, x_at, live, k, n, x_step, B, AXIS)
+            x, i = load_line(x_ptr, x_at, live, k, n, x_step, B, AXIS, UNIT)
             some, missing = extremes(x, AXIS)
             top = tl.maximum(top, some)
             nans = nans | missing
@@ -154,7 +157,7 @@ def sparsemax(
             high = tl.zeros([R], tl.int64)
             low = tl.zeros([R], tl.int64)
             for k in range(steps):
-                t, i = load_line(x_ptr, x_at, live, k, n, x_step, B, AXIS)
+                t, i = load_line(x_ptr, x_at, live, k, n, x_step, B, AXIS, UNIT)
                 some, some_high, some_low = members(t, top, bound, F, AXIS)
                 number += some
                 high += some_high
@@ -170,11 +173,11 @@ def sparsemax(
         if WHOLE:
             t = x
         else:
-            t, i = load_line(x_ptr, x_at, live, k, n, x_step, B, AXIS)
+            t, i = load_line(x_ptr, x_at, live, k, n, x_step, B, AXIS, UNIT)
         v = t - along(top, AXIS)
         y = tl.where(v > tau, v - tau, tl.zeros_like(v))
         y = tl.where(along(none, AXIS), tl.full(y.shape, float("nan"), dtype), y)
-        to = y_ptr + (along(y_at, AXIS) + along(i * y_step, 1 - AXIS))
+        to = y_ptr + (along(y_at, AXIS) + along(i if UNIT else i * y_step, 1 - AXIS))
         mask = along(live, AXIS) & along(i < n, 1 - AXIS)
         tl.store(to, down(y, y_ptr.dtype.element_ty), mask=mask)
 
@@ -303,12 +306,16 @@ def _kernels() -> dict[str, Kernel]:
         forms["long"] = (False, 1, LONG, 8)
         forms["across"] = (False, 0, ACROSS, 4)
         for form, (whole, axis, (lines, elements), warps) in forms.items():
-            kernels[f"sparsemax/{kind.value}/{form}"] = Kernel(
-                sparsemax,
-                signature(sparsemax, types),
-                {"F": bits, "WHOLE": whole, "AXIS": axis, "R": lines, "B": elements},
-                warps=warps,
-            )
+            for unit in (False, True) if axis == 1 else (False,):
+                constants = {"F": bits, "WHOLE": whole, "AXIS": axis, "UNIT": unit}
+                strides = ("x0", "x1", "x2", "y0", "y1", "y2")
+                kernels[f"sparsemax/{kind.value}/{form}{'/vector' if unit else ''}"] = Kernel(
+                    sparsemax,
+                    signature(sparsemax, types),
+                    {**constants, "R": lines, "B": elements},
+                    ("x_ptr", "y_ptr", "n", *strides) if unit else (),
+                    warps=warps,
+                )
         kernels[f"sparsemax_backward/{kind.value}/along"] = Kernel(
             sparsemax_backward,
             signature(sparsemax_backward, types),

@@ -11,7 +11,7 @@ from gradplan.ops.sparsemax import SparsemaxBackwardDescriptor, SparsemaxDescrip
 from gradplan.reference.sparsemax import LANES
 
 from .layouts import Space, simplified
-from .tiles import ACROSS, LONG, REDUCED, REDUCED_ACROSS, UNDERWAY, WHOLE
+from .tiles import ACROSS, LONG, REDUCED, REDUCED_ACROSS, UNDERWAY, VECTOR, WHOLE
 
 _OUTER = 3  # axes of lines that a kernel knows
 
@@ -22,6 +22,14 @@ def _is_across(space: Space) -> bool:
     steps = [abs(s[-1]) for s in space.strides.values()]
     hops = [abs(s[-2]) for s in space.strides.values()]
     return n > 1 and lines >= REDUCED_ACROSS // 2 and sum(hops) < sum(steps)
+
+
+def _is_vector(space: Space, name: str) -> bool:
+    """Whether lines are contiguous, and each begins at a multiple of 16 elements."""
+    *outer, n = space.extents
+    *strides, step = space.strides[name]
+    apart = [s for s, extent in zip(strides, outer, strict=True) if extent > 1]
+    return step == 1 and space.aligned(name) and all(s % VECTOR == 0 for s in (n, *apart))
 
 
 def _launch(kernel: str, names: tuple[str, ...], space: Space, lines: int, elements: int) -> Launch:
@@ -57,6 +65,8 @@ def sparsemax(desc: Descriptor, layouts: Mapping[str, Layout]) -> Program:
             form, (lines, elements) = whole, WHOLE[whole][:2]
         else:
             form, (lines, elements) = "long", LONG
+        if form != "across" and all(_is_vector(space, name) for name in names):
+            form += "/vector"
         kernel = f"sparsemax/{desc.element.value}/{form}"
         launches.append(_launch(kernel, names, space, lines, elements))
     return Program(tuple(launches))

@@ -14,7 +14,7 @@ from gradplan.vocabulary import Unsupported
 
 from .arena import Arena
 from .layouts import element
-from .tiles import DIGIT, SCANNED, SORTED, STARTS, SUMMED, sum_form
+from .tiles import DIGIT, SCANNED, SORTED, STARTS, SUMMED, VECTOR, sum_form, vector_columns
 
 MOST_ROWS = 2**31 - 1
 MOST_SEGMENTS = 2**31 - 2
@@ -86,6 +86,18 @@ def exclusive_scan(counts: Pointer, n: int, arena: Arena) -> Iterator[Launch]:
         yield Launch("scan_serial", (1, 1, 1), (counts, I32(n)))
 
 
+def _is_vector(table: Layout) -> bool:
+    """Whether rows are contiguous, and each begins at a multiple of 16 elements."""
+    row, step = _strides(table)
+    return step == 1 and table.aligned and table.shape[1] % VECTOR == 0 and row % VECTOR == 0
+
+
+def _strides(table: Layout) -> tuple[int, int]:
+    """A single row may have any stride, and then has 0."""
+    row, step = table.strides
+    return (row if table.shape[0] > 1 else 0), step
+
+
 def sums(
     names: tuple[str, str],
     x: Layout,
@@ -110,12 +122,14 @@ def sums(
     )
     form = sum_form(width)
     lines, columns = SUMMED[form]
+    if width >= vector_columns(kind.itemsize) and all(map(_is_vector, (x, y))):
+        form, columns = "vector", vector_columns(kind.itemsize)
     parts = -(-width // columns)
     order = "ascending" if positions is None else "sorted"
     at = keys if positions is None else positions  # not read then
     halves = 2 * -(-rows // BLOCK)
     sizes = (I64(segments), I64(width), I32(parts))
-    strides: list[Argument] = [I64(s) for s in x.strides]
+    strides: list[Argument] = [I64(s) for s in _strides(x)]
     partial = keys  # not read unless a segment is huge
     if rows > BLOCK:
         partial = arena.take(halves * width * kind.compute.itemsize)
@@ -132,6 +146,6 @@ def sums(
             *sizes,
             I32(accumulate),
             *strides,
-            *(I64(s) for s in y.strides),
+            *(I64(s) for s in _strides(y)),
         ),
     )

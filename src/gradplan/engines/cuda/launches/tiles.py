@@ -32,7 +32,19 @@ SCANNED = 4096
 STARTS = 128
 """Segments of a program that looks for their first members."""
 SUMMED = {"narrow": (128, 1), "middle": (16, 8), "wide": (4, 32)}
-"""Segments (or blocks of a segment) and columns of a program that sums rows."""
+"""Segments (or blocks of a segment) and columns of a program that sums rows, and in "vector" as
+many columns as 16 bytes per lane are."""
+VECTOR = 16
+"""Elements that rows of the vector forms come in multiples of: Triton's unit of divisibility."""
+
+
+def vector_columns(itemsize: int) -> int:
+    """Columns of the vector form of a sum.
+
+    >>> [vector_columns(n) for n in (2, 4, 8)]
+    [256, 128, 64]
+    """
+    return 32 * 16 // itemsize
 
 
 def sum_form(width: int) -> str:
