@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -148,25 +149,25 @@ MUTANTS = {
         "scan_rows",
         "op(c3, op(mine, op(c1, local[k], KIND), KIND), KIND)",
         "op(op(op(c3, mine, KIND), c1, KIND), local[k], KIND)",
-        ("cumsum", "rows, aligned"),
+        ("cumsum", WAYS["long rows, aligned"], "wide"),
     ),
     "a carry from the wrong chunk": (
         "recurrence_lines",
         "t = tl.where(chunk > 0, joined(l2, m, e, t2, KIND), l2)",
         "t = l2",
-        ("cumprod_backward", "long columns"),
+        ("cumprod_backward", WAYS["long columns"], "near_one"),
     ),
     "infinities that meet": (
         "recurrence_lines",
         "total = tl.where((total != total) & (base == base) & (passed == passed), passed, total)",
         "total = total",
-        ("cumprod_backward", "huge, long"),
+        ("cumprod_backward", WAYS["rows, aligned"], "huge"),
     ),
     "a record behind NaN": (
         "scan_lines",
         "(nan & ((last != 0) | (extreme == extreme)))",
         "nan",
-        ("cummin_backward", "rows"),
+        ("cummax_indices", WAYS["long rows"], "special"),
     ),
 }
 
@@ -176,9 +177,8 @@ def test_a_wrong_kernel_is_noticed(name: str, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     from gradplan.engines.cuda.kernels import compiler, scan
 
-    file, right, wrong, (function, way) = MUTANTS[name]
-    shape = WAYS[way] if way in WAYS else Way((4500, 3), 0)
-    problem = Problem(function, "f32", shape, 0)
+    file, right, wrong, (function, way, flavour) = MUTANTS[name]
+    problem = Problem(function, "f32", way, FUNCTIONS[function][3].index(flavour))
     tensors, _ = problem.place()
     launched = {launch.kernel for launch in problem.program(tensors).launches}
     source = Path(scan.__file__).with_name(f"{file}.py").read_text()
@@ -199,8 +199,6 @@ def test_a_wrong_kernel_is_noticed(name: str, tmp_path: Path) -> None:
 
 def _replaced(source: str, right: str, wrong: str) -> str:
     """With one expression replaced, however its line is broken."""
-    import re
-
     pattern = r"\s*".join(re.escape(part) for part in right.split())
     found = re.findall(pattern, source)
     assert len(found) == 1, found
