@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
@@ -129,25 +130,19 @@ class Problem:
         return int(np.count_nonzero(words(got) != words(self.wanted)))
 
 
-class thresholds:  # a context, named as one reads it
-    """Says that as many lines are enough for a thread each, and twice as many for a warp."""
-
-    def __init__(self, many: int | None) -> None:
-        self.many = many
-
-    def __enter__(self) -> None:
-        self.before = lines.MANY, lines.MANY_ROWS
-        if self.many is not None:
-            lines.MANY = lines.MANY_ROWS = self.many
-
-    def __exit__(self, *_: object) -> None:
-        lines.MANY, lines.MANY_ROWS = self.before
+@contextlib.contextmanager
+def thresholds(many: int | None) -> Iterator[None]:
+    """Says that as many lines are enough for a thread each, and for a warp each."""
+    before = lines.MANY, lines.MANY_ROWS
+    if many is not None:
+        lines.MANY = lines.MANY_ROWS = many
+    try:
+        yield
+    finally:
+        lines.MANY, lines.MANY_ROWS = before
 
 
-def problems(function: str, element: str) -> Iterator[tuple[str, Problem]]:
-    """Of every way. Carries from chunk to chunk in a thread's registers take long to execute, and
-    are the same whatever the elements are."""
+def problems(function: str) -> Iterator[tuple[str, Problem]]:
+    """One of every way."""
     for number, (name, way) in enumerate(WAYS.items()):
-        if way.many and element != "f32":
-            continue
-        yield name, Problem(function, element, way, number, index=("i32", "i64")[number % 2])
+        yield name, Problem(function, "f32", way, number, index=("i32", "i64")[number % 2])
