@@ -124,6 +124,10 @@ def as_torch(array: Array) -> Any:
 class OnTorch(Library):
     """A library on PyTorch's tensors, eager, with as many threads as ours."""
 
+    def tensor(self, array: Array) -> Any:
+        """An array as it takes it."""
+        return as_torch(array)
+
     def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         torch = importlib.import_module("torch")
         if torch.get_num_threads() != get_num_threads():
@@ -132,7 +136,7 @@ class OnTorch(Library):
 
     def own(self, peer: Peer, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         desc = cell.descriptor()
-        given = {name: as_torch(array) for name, array in tensors.items()}
+        given = {name: self.tensor(array) for name, array in tensors.items()}
         out = [given[o.name] for o in cell.op.operands(desc) if not o.is_input]
         v = values(cell.op, cell.function, desc, given)
         call: Call = peer.bind(importlib.import_module(peer.library), v, alone(out))
@@ -141,7 +145,7 @@ class OnTorch(Library):
     def gradient(self, forward: Forward, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         """Only the backward is timed: the graph is there."""
         torch = importlib.import_module("torch")
-        given = {name: as_torch(array) for name, array in tensors.items()}
+        given = {name: self.tensor(array) for name, array in tensors.items()}
         leaves = [given[forward.sources[n]].detach().requires_grad_() for n in forward.leaves]
         results = forward(given, leaves)
         cotangents = alone([given[name] for name in forward.cotangents])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -98,6 +99,24 @@ class Results:
         }
 
 
+def chosen_cells(
+    cells: Iterable[Cell],
+    *,
+    names: Sequence[str] | None,
+    elements: Sequence[str] | None,
+    quick: bool,
+) -> Iterator[Cell]:
+    """Those of these functions, ops and element types; a quick run is in f32 if nobody says."""
+    if elements is None and quick:
+        elements = [ElementKind.F32.value]
+    for cell in cells:
+        known = {cell.function.name, cell.op.name, cell.op.plan_name}
+        if (names is None or known & set(names)) and (
+            elements is None or cell.element.value in elements
+        ):
+            yield cell
+
+
 Step = tuple[Cell, Callable[[Results], None]]
 
 
@@ -112,17 +131,7 @@ def steps(
     if sections is None:
         sections = QUICK_SECTIONS if quick else tuple(SECTIONS)
     effort = QUICK if quick else FULL
-    if elements is None and quick:
-        elements = [ElementKind.F32.value]
-
-    def wanted(cells: Iterable[Cell]) -> Iterator[Cell]:
-        for cell in cells:
-            known = {cell.function.name, cell.op.name, cell.op.plan_name}
-            if (names is None or known & set(names)) and (
-                elements is None or cell.element.value in elements
-            ):
-                yield cell
-
+    wanted = functools.partial(chosen_cells, names=names, elements=elements, quick=quick)
     made: list[Step] = []
     if "board" in sections:
         made += [(cell, _board_step(cell, effort)) for cell in wanted(board_cells())]
