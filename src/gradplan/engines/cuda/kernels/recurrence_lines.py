@@ -13,9 +13,16 @@ What A comes from (`edge`, and `power` where it takes an integer, too), by KIND:
     logs          y of the block's last element: A = exp(y_last - y_in)
     extreme       power: whether a record stops the carry (A = 0)
 
-Tensors of a gradient are walked in the order of the recurrence, that is from the scan's end. Bytes
-of `whole`: every tensor once, the least possible (extremes: x, dy, dx and an eighth of a byte
-written and read per element); the four launches read all but y and dx twice.
+Tensors of a gradient are walked in the order of the recurrence, that is from the scan's end.
+
+Bytes, against the least (every tensor once): `whole` as many; gradients of extremes read and write an
+eighth of a byte per element more. The four launches read everything but y (of cumprod) twice, x (of
+logcumsumexp) three times: 6/4 for cumprod's gradient, 6/4 for logcumsumexp's, 5/3 for extremes', 4/2
+for logcumsumexp.
+
+PTX instructions per element, f32, executed (any layout / vectors): logcumsumexp `whole` 100 / 103,
+`local` 56 / 51, `apply` 98 / 92; gradients of cumprod 87 / 92, 58 / 51, 46 / 36; of logcumsumexp
+106 / 108, 55 / 48, 105 / 95; of extremes 26 / 26, 15 / 10, 24 / 17, and `records` 30 / 30.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ THREADS = 64
 """Of a program of the general kernels: small programs spread few lines over a device."""
 ROWS = 4
 """Rows of a program where a warp takes one."""
-MANY = 2**16
+MANY = 2**15
 """Lines that keep a device busy with a thread each."""
 MANY_ROWS = 2**11
 """Rows that do with a warp each."""
