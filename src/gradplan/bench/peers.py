@@ -53,7 +53,7 @@ class Forward:
         self._descriptor = op.descriptor(**{i.name: getattr(desc, i.name) for i in op.fields})
         self.sources = {}
         for o in op.operands(self._descriptor):
-            if o.is_required:
+            if o.is_required or (o.is_input and o.name in given):
                 # What the backward does not have may be any tensor of that shape.
                 alike = (name for name, kind in given.items() if kind == (o.shape, o.kinds))
                 self.sources[o.name] = o.name if o.name in given else next(alike)
