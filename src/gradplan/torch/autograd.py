@@ -37,7 +37,7 @@ def _sibling(operator: Operator, op: Op) -> Operator:
 
 def _forward_of(backward: Operator) -> Operator | None:
     """The operator whose gradient it computes; of several, one that takes indices in any order."""
-    forwards = backward.op.forwards()
+    forwards = backward.op.forwards_of(backward.function)
     in_any_order = [op for op in forwards if not any(t.ascending for t in op.tensors)]
     return _sibling(backward, (in_any_order or list(forwards))[0]) if forwards else None
 
