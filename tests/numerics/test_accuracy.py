@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import Any
 
@@ -181,8 +182,13 @@ class Derivative:
         self.backward_op = backward
         fields = self.fields(op, function, reverse)
         self.desc = op.descriptor(**fields)
-        shared = {i.name for i in backward.fields}
-        self.backward_desc = backward.descriptor(**{k: v for k, v in fields.items() if k in shared})
+        # Words as strings: the backward may have an enumeration of its own.
+        shared = {
+            i.name: v.value if isinstance(v := fields[i.name], enum.Enum) else v
+            for i in backward.fields
+            if i.name in fields
+        }
+        self.backward_desc = backward.descriptor(**shared)
         self.rng = np.random.default_rng(seed)
         self.inputs = {o.name: self.value(o) for o in op.operands(self.desc) if o.is_input}
 

@@ -549,8 +549,7 @@ SCAN_WITH_INDICES = Op(
             ExtremeKind.CUMMAX,
             """Running maximum along an axis, and where it comes from: `cummax`, `cummax_indices`.
 
-            >>> values, indices = gp.cummax_with_indices(np.float32([1, 3, 2, 3]))
-            >>> values, indices
+            >>> gp.cummax_with_indices(np.float32([1, 3, 2, 3]))
             (array([1., 3., 3., 3.], dtype=float32), array([0, 1, 1, 1]))
             """,
             figures=(Figure("square", 0.40, "torch", 4), Figure("columns", 0.40, "torch", 10)),
