@@ -76,7 +76,9 @@ def test_bits_are_those_of_the_reference(kind: ElementKind) -> None:
         assert dx.only_itself_written()
     assert {f"sparsemax/{kind.value}/{form}" for form in FORMS} <= RUN
     assert {f"sparsemax/{kind.value}/{form}/vector" for form in (*WHOLE, "long")} <= RUN
-    assert {f"sparsemax_backward/{kind.value}/{form}" for form in ("along", "across")} <= RUN
+    assert {
+        f"sparsemax_backward/{kind.value}/{form}" for form in ("along", "short", "across")
+    } <= RUN
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((3, 40), 1), ((1, 4200), 1), ((5, 40), 0)])

@@ -3,7 +3,8 @@
 Lines of up to 4096 elements stay in registers: they are read once and written once, which is the
 least possible. Longer ones are visited again for each step to the fixed point (usually 3 to 8),
 from the cache as long as a line fits there. "across" is for lines whose neighbours in memory are
-those of the next line. Steps are PTX instructions per element: f32 about 14 each, f64 24.
+those of the next line. PTX instructions per element with 7 steps, f32: 123 for lines of 128
+elements, 125 for 4096, 123 across; twice as many where lines are visited again.
 
 The gradient reads dy and y twice (the second time from the cache) and writes once; 31 instructions
 per element. Its 16 serial sums are the contract's, so a line is never split over programs.
@@ -324,11 +325,12 @@ def _kernels() -> dict[str, Kernel]:
                     ("x_ptr", "y_ptr", "n", *strides) if unit else (),
                     warps=warps,
                 )
-        kernels[f"sparsemax_backward/{kind.value}/along"] = Kernel(
-            sparsemax_backward,
-            signature(sparsemax_backward, types),
-            {"R": REDUCED, "U": UNDERWAY},
-        )
+        for form, underway in (("along", UNDERWAY), ("short", 1)):
+            kernels[f"sparsemax_backward/{kind.value}/{form}"] = Kernel(
+                sparsemax_backward,
+                signature(sparsemax_backward, types),
+                {"R": REDUCED, "U": underway},
+            )
         kernels[f"sparsemax_backward/{kind.value}/across"] = Kernel(
             sparsemax_backward_across,
             signature(sparsemax_backward_across, types),

@@ -16,6 +16,7 @@ from .tiles import (
     LONG,
     REDUCED,
     REDUCED_ACROSS,
+    SHORT,
     UNDERWAY,
     VECTOR,
     VECTOR_LINES,
@@ -91,6 +92,8 @@ def sparsemax_backward(desc: Descriptor, layouts: Mapping[str, Layout]) -> Progr
     for space in _pieces(layouts, names, desc.softmax_axis):
         if _is_across(space):
             form, lines, elements = "across", REDUCED_ACROSS, LANES
+        elif space.extents[-1] <= SHORT:
+            form, lines, elements = "short", REDUCED, LANES
         else:
             form, lines, elements = "along", REDUCED, LANES * UNDERWAY
         kernel = f"sparsemax_backward/{desc.element.value}/{form}"

@@ -71,5 +71,7 @@ REDUCED = 8
 """Lines of a program of sparsemax's gradient, 16 lanes each."""
 UNDERWAY = 8
 """Loads of a lane before its first addition, where sums are serial."""
+SHORT = 64
+"""Elements of a line that are few enough to be loaded 16 at a time there."""
 REDUCED_ACROSS = 32
 """The same where neighbours in memory belong to neighbouring lines, a lane each."""
