@@ -21,9 +21,12 @@ struct Memory {
   int64_t origin;  // of element 0, from the first byte
 
   void AllocData(DLTensor* t) { t->data = reinterpret_cast<void*>(base + uint64_t(origin)); }
-  void FreeData(DLTensor*) {
-    const Current current(device.driver, device.context);
-    device.driver.cuMemFree(base);
+  void FreeData(DLTensor*) {  // perhaps when the process ends, and the driver has ended before
+    const Driver& driver = device.driver;
+    if (driver.cuCtxPushCurrent(device.context) != 0) return;
+    driver.cuMemFree(base);
+    Context before;
+    driver.cuCtxPopCurrent(&before);
   }
 
   DevicePointer base = 0;

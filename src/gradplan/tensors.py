@@ -354,6 +354,9 @@ class Framework:
 
     # On GPUs
 
+    export: Callable[[Any], Any] | None = None
+    """How to hand over a tensor that is used on the framework's own stream; None: as it is."""
+
     def current_stream(self, like: Any) -> int | None:
         """The handle of the stream that work on the device of `like` goes to; None: no idea."""
         return None
@@ -440,8 +443,27 @@ class _Torch(Framework):
         return torch.empty(size, dtype=torch.uint8, device=like.device)
 
 
+class _Unsynchronised:
+    """Exports an array without making another stream wait for the current one.
+
+    CuPy would do that for the default stream, which is nothing to do with us, and which cannot be
+    part of a graph that is being captured.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**{**options, "stream": -1})
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
 class _CuPy(Framework):
     """Memory goes back to the stream that was current when it was asked for, as PyTorch's does."""
+
+    export = _Unsynchronised
 
     def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
         with like.device:

@@ -277,6 +277,23 @@ def test_more_rows_than_keys_can_count_are_refused() -> None:
             launches(rows, segments)
 
 
+@pytest.mark.parametrize("rows", [900, 3000])
+def test_sums_do_not_depend_on_the_schedule(rows: int) -> None:
+    """Not on which warp is first between two barriers, nor on which program."""
+    kind = ElementKind.F32
+    ids = _ids("one", rows, 40, "ids")
+    desc = UnsortedSegmentSumDescriptor(**_sum(kind, rows, 40, 5, "raise"))
+    inputs = {"input": floats("x", (rows, 5), kind, "wide"), "segment_ids": ids}
+    results = []
+    for warp_by_warp, backwards in ((False, False), (True, False), (True, True)):
+        y = np.empty((40, 5), np.float32)
+        tensors = {**inputs, "output": y}
+        schedule = {"warp_by_warp": warp_by_warp, "backwards": backwards}
+        words = call("unsorted_segment_sum", desc, tensors, **schedule)
+        results.append((y.tobytes(), words.tobytes()))
+    assert results == results[:1] * 3
+
+
 def test_launches_do_not_depend_on_ids() -> None:
     """So a graph that was captured may be replayed with others."""
     desc = UnsortedSegmentSumDescriptor(**_sum(ElementKind.F32, 600, 9, 2, "raise"))

@@ -109,6 +109,18 @@ def test_sums_that_need_all_their_bits(kind: ElementKind) -> None:
     assert same(y, expected("sparsemax", desc, {"x": rows})[0])
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((3, 1000), 1), ((1, 4200), 1), ((140, 33), 0)])
+def test_results_do_not_depend_on_the_schedule(shape: tuple[int, int], axis: int) -> None:
+    """Not on which warp is first between two barriers."""
+    kind = ElementKind.F32
+    x = _scores("x", shape, kind, "plain")
+    desc = _forward(kind, shape, axis)
+    (want,) = expected("sparsemax", desc, {"x": x})
+    y = np.empty_like(x)
+    call("sparsemax", desc, {"x": x, "y": y}, warp_by_warp=True, backwards=True)
+    assert same(y, want)
+
+
 def test_more_than_32_bits_of_elements() -> None:
     kind, shape = ElementKind.F16, (2, 5)
     for axis in (0, 1):

@@ -115,7 +115,12 @@ class _Array(GpuArray):
 
     device = _Device()
 
+    def __dlpack__(self, **options: Any) -> Any:
+        EXPORTS.append(options.get("stream"))
+        return super().__dlpack__(**options)
 
+
+EXPORTS: list[int | None] = []
 _Array.__module__ = "cupy"
 
 
@@ -167,6 +172,7 @@ def test_outputs_and_workspace_are_the_frameworks(
     cupy.streams.append(8)
     plan.run(**given)
     assert driver.launched[-1].stream == 8
+    assert set(EXPORTS) == {-1}  # no stream was made to wait for another
     # By the function layer, which looks for the device itself.
     made = gp.cumsum(_Array(X.copy()))
     assert type(made) is _Array and made.on_host[0].tolist() == list(range(1, 41))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -136,3 +137,21 @@ def test_a_wrong_kernel_is_noticed(drivers: Callable[..., StandIn]) -> None:
     inputs = sample_inputs(op, desc)
     with drivers(kernels=Changed).registered():
         assert run(select(op, desc), inputs) != expected(op, desc, inputs)
+
+
+def test_threads_share_a_plan(engine: CudaEngine, driver: StandIn) -> None:
+    op = OPS["binary_param"]
+    desc = sample_descriptor(op, param=0.75)
+    inputs = sample_inputs(op, desc)
+    plan, want = select(op, desc), expected(op, desc, inputs)
+    results: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(run(plan, inputs, arrange=aligned)))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [want] * 8
+    assert driver.count("modules") == len({each.name for each in driver.launched})

@@ -40,11 +40,12 @@ def call(
     desc: Descriptor,
     tensors: Mapping[str, Array],
     binaries: Mapping[str, Binary] | None = None,
+    **schedule: bool,
 ) -> Array:
     """Runs a call, and returns the words for what is wrong with indices."""
     errors = np.zeros(WORDS, np.int64)
     made = program(name, desc, tensors)
-    run_program(made, tensors, errors=errors, binaries=binaries)
+    run_program(made, tensors, errors=errors, binaries=binaries, **schedule)
     RUN.update(launch.kernel for launch in made.launches)
     return errors
 

@@ -256,12 +256,16 @@ def _on_streams(
         framework = framework_of(first)
         given = stream is not None
         handle = stream_handle(plan, stream) if given else framework.current_stream(first)
-        if workspace is None and workspace_size:
+        export = framework.export or _as_it_is
+        tensors = tuple(x if x is None else export(x) for x in tensors)
+        if workspace is not None:
+            workspace = export(workspace)
+        elif workspace_size:
 
             def allocate(size: int) -> Any:  # asked for only if this layout needs any
                 try:
                     with framework.on_stream(handle, first):
-                        return framework.scratch(size, first)
+                        return export(framework.scratch(size, first))
                 except Unsupported as error:
                     raise Unsupported(f"{plan}: workspace: {error}") from None
 
@@ -269,6 +273,10 @@ def _on_streams(
         launch(*tensors, workspace, handle)
 
     return run
+
+
+def _as_it_is(x: Any) -> Any:
+    return x
 
 
 def _packed(op: Op, desc: Descriptor) -> dict[str, Layout]:

@@ -53,11 +53,11 @@ def sort(
 ) -> tuple[Pointer, Pointer, list[Launch]]:
     """Keys in order and the position of each; those that take no part come last."""
     (n,), (step,) = ids.shape, ids.strides
+    if n <= SORTED:
+        return _sort_small(name, ids, count, skip, arena)
     tiles = -(-n // SORTED)
     counts = arena.take(4 * 2**DIGIT * tiles)
     keys, positions = ([arena.take(4 * n) for _ in range(2)] for _ in range(2))
-    if not n:
-        return keys[0], positions[0], []
     scan = list(exclusive_scan(counts, 2**DIGIT * tiles, arena))
     launches = []
     source, form = Pointer(name), element(ids.dtype).value
@@ -72,6 +72,19 @@ def sort(
         launches.append(Launch(f"radix_move/{form}", (tiles, 1, 1), moved))
         source, form = keys[now], "next"
     return source, positions[now], launches
+
+
+def _sort_small(
+    name: str, ids: Layout, count: int, skip: int, arena: Arena
+) -> tuple[Pointer, Pointer, list[Launch]]:
+    """As `sort`, by one program."""
+    (n,), (step,) = ids.shape, ids.strides
+    keys, positions = (arena.take(4 * n) for _ in range(2))
+    passes = -(-count.bit_length() // DIGIT)
+    numbers = (I32(n), I32(passes), I64(step), I64(count), I64(skip))
+    arguments = (Pointer(name), keys, positions, *numbers)
+    launch = Launch(f"radix_small/{element(ids.dtype).value}", (1, 1, 1), arguments)
+    return keys, positions, [launch] if n else []
 
 
 def exclusive_scan(counts: Pointer, n: int, arena: Arena) -> Iterator[Launch]:

@@ -56,10 +56,10 @@ def sum_form(width: int) -> str:
     return next((f for f in ("narrow", "middle") if width <= SUMMED[f][1]), "wide")
 
 
-WHOLE = {"16": (16, 16, 4), "128": (4, 128, 4), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
+WHOLE = {"16": (16, 16, 4), "128": (1, 128, 1), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
 """Lines, elements and warps of a program of sparsemax that keeps whole lines in registers; by the
 most elements that a line may have."""
-VECTOR_LINES = {"16": 64, "128": 8}
+VECTOR_LINES = {"16": 64, "128": 2}
 """Lines of it where a lane has several elements of one, so that it still has one or two lines."""
 LONG = (1, 2048)
 """Lines and elements that it visits at a time where lines are longer."""
