@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import random
 from collections import Counter
@@ -39,7 +40,7 @@ from gradplan.engines.cuda.program import Layout, Program
 from gradplan.vocabulary import INDICES, Bounds
 
 # Around the steps of the contract's orders, and of what programs take at a time.
-LENGTHS = (1, 16, 17, 128, 264, 1104, 4097, 8320)
+LENGTHS = (1, 16, 17, 128, 272, 1104, 4097, 8320)
 FRAMES: tuple[tuple[int | None, ...], ...] = (
     (None,),
     (5, None),
@@ -56,7 +57,7 @@ MOST_SERIAL = 600
 """Elements that one thread takes."""
 OFTEN = 2
 """How often each kernel runs."""
-CANDIDATES = 600
+RANDOM = 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,8 @@ def _factors(op: Op, function: Function) -> dict[str, Sequence[Any]]:
             factors[name] = WIDTHS
         else:
             factors[name] = values
-    several = [t.name for t in op.outputs] if len(op.outputs) > 1 else []
+    # Of two gradients one may not be wanted.
+    several = [t.name for t in op.outputs] if len(op.outputs) > 1 and op.forwards() else []
     sharing = any(t.inplace for t in op.outputs)
     factors |= {
         "inputs": list(INPUT_LAYOUTS),
@@ -129,14 +131,20 @@ def _candidate(op: Op, function: Function, choice: dict[str, Any], seed: int) ->
 
 
 def candidates(op: Op, function: Function) -> Iterator[tuple[GpuCase, frozenset[str]]]:
-    """Problems with what is new in them."""
+    """Problems with what is new in them: all sizes and types as they mostly lie in memory, then any
+    sizes in any layout."""
     rng = random.Random(function.name)
     factors = _factors(op, function)
-    for seed in range(CANDIDATES):
+    sizes = ["element", "length", "frame", index_axis(op), table_axis(op), *op.packs, "whole"]
+    sizes += ["index"] if any(t.index for t in op.tensors) else []
+    names = [name for name in factors if name in sizes]
+    systematic = list(itertools.product(*(factors[name] for name in names)))
+    rng.shuffle(systematic)
+    for seed in range(len(systematic) + RANDOM):
         choice = {name: rng.choice(values) for name, values in factors.items()}
-        if seed % 2:  # what the fastest kernels want
+        if seed < len(systematic):
+            choice |= dict(zip(names, systematic[seed], strict=True))
             choice |= {"inputs": "contiguous", "outputs": "contiguous"}
-            choice |= {"frame": rng.choice(FRAMES[:2])} if "frame" in choice else {}
         made = _candidate(op, function, choice, seed)
         yield made, frozenset(f"{name}={value}" for name, value in choice.items())
 
