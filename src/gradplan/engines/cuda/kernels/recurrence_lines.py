@@ -15,10 +15,10 @@ What A comes from (`edge`, and `power` where it takes an integer, too), by KIND:
 
 Tensors of a gradient are walked in the order of the recurrence, that is from the scan's end.
 
-Bytes, against the least (every tensor once): `whole` as many; gradients of extremes read and write an
-eighth of a byte per element more. The four launches read everything but y (of cumprod) twice, x (of
-logcumsumexp) three times: 6/4 for cumprod's gradient, 6/4 for logcumsumexp's, 5/3 for extremes', 4/2
-for logcumsumexp.
+Bytes, against the least (every tensor once): `whole` as many; gradients of extremes read and write
+an eighth of a byte per element more. The four launches read some tensors twice and logcumsumexp's x
+three times: 6/4 for the gradients of cumprod and logcumsumexp, 5/3 for those of extremes, 4/2 for
+logcumsumexp.
 
 PTX instructions per element, f32, executed (any layout / vectors): logcumsumexp `whole` 100 / 103,
 `local` 56 / 51, `apply` 98 / 92; gradients of cumprod 87 / 92, 58 / 51, 46 / 36; of logcumsumexp

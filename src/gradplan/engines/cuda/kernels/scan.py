@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gradplan.engines.cuda.launches.lines import ROWS, THREADS
 from gradplan.vocabulary import ElementKind
 
 from . import recurrence_lines, scan_lines, scan_rows
@@ -16,11 +17,6 @@ _WORDS = {"words_ptr": "*u16", "power_ptr": "*i32", "block_at_ptr": "*i64", "chu
 _WIDE = {"n", "origin", "sign"}
 """Numbers of 64 bits; strides are, too."""
 _STRIDED = ("dy", "dx", "x", "y", "w")
-
-# Threads of a program, and so lines or pieces: small programs spread few lines over the device.
-THREADS = 64
-ROWS = 4
-"""Rows of a program where a warp takes one."""
 
 
 def _type(name: str, pointers: Mapping[str, str]) -> str:

@@ -7,8 +7,8 @@ line, and the scan itself (`apply`) with the carries that these left in the work
 cummin is cummax of what has its sign turned, bit for bit (`flip`), so extremes are one kernel.
 
 Bytes: `whole` reads and writes every element once, the least possible; the four launches read it
-twice, 3/2 of the least. Neighbouring threads read neighbouring elements where lines lie side by side
-(columns), and vectors of 16 bytes where a line's elements do.
+twice, 3/2 of the least. Neighbouring threads read neighbouring elements where lines lie side by
+side (columns), and vectors of 16 bytes where a line's elements do.
 
 PTX instructions per element, f32, executed (any layout / vectors): cumsum 19 / 17, cumprod 35 / 34,
 cummax 30 / 29, and `totals` 10, 14, 15; positions 31 / 38, their `totals` 26 / 24.

@@ -8,7 +8,8 @@ aligned go through shared memory once on each way, to be read and written side b
 
 Few long rows are three launches: `totals` of the chunks of 4096, scan_chain, and `apply`.
 
-Bytes: each element is read and written once, the least possible; long rows are read twice, 3/2 of it.
+Bytes: each element is read and written once, the least possible; long rows are read twice, 3/2 of
+that.
 PTX instructions per element, f32, executed (vectors / any): cumsum 16 / 23, cumprod 36 / 43, cummax
 31 / 37; `totals` (vectors) 9, 17, 16.
 """
