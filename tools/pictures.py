@@ -129,6 +129,32 @@ def scan() -> str:
     return _picture("Scans along a row, and their gradients", wide + 10, int(y), parts)
 
 
+def linear_scan() -> str:
+    """Factors, terms and states, and the gradients that go back."""
+    a, b = _f32([0.5, 0.5, 2, 0, 0.5, 0.5]), _f32([4, 1, 0, 3, 1, 2])
+    h = gp.linear_scan(a, b)
+    da, db, _ = gp.linear_scan_backward(np.ones_like(a), a, h)
+    left, wide = 130, 130 + len(a) * CELL
+    parts, y = [], 2.0
+    for name, values, fill in (("a", a, "in"), ("b", b, "in"), ("h", h, "out")):
+        if name == "h":
+            parts.append(_arrow("a", left + 8, y + 7, wide - 8, y + 7))
+            y += 16
+        parts += [_text(left - 14, y + 15, name, "end name"), _cells(left, y, values, fill)]
+        y += HIGH + 8
+    parts.append(_text(left, y + 14, "each state is a times the one before, plus b", "start soft"))
+    parts.append(_text(left, y + 34, "a zero in a starts anew", "start soft"))
+    y += 54
+    dh = np.ones_like(a)
+    parts += [_text(left - 14, y + 15, "dh", "end name"), _cells(left, y, dh, "out")]
+    parts.append(_arrow("b", wide - 8, y + HIGH + 9, left + 8, y + HIGH + 9))
+    y += HIGH + 18
+    for name, values in (("db", db), ("da", da)):
+        parts += [_text(left - 14, y + 15, name, "end name"), _cells(left, y, values, "in")]
+        y += HIGH + 8
+    return _picture("A linear recurrence along a row, and its gradients", wide + 10, int(y), parts)
+
+
 def _by_row(
     pairs: Sequence[tuple[int, int, int]],
     left: Any,
@@ -236,7 +262,7 @@ def binary() -> str:
 
 
 PICTURES: dict[str, Callable[[], str]] = {
-    made.__name__: made for made in (scan, segment, embedding, sparsemax, binary)
+    made.__name__: made for made in (scan, linear_scan, segment, embedding, sparsemax, binary)
 }
 
 if __name__ == "__main__":

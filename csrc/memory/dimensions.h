@@ -9,7 +9,7 @@
 
 namespace gradplan::memory {
 
-constexpr int kMostOperands = 4;
+constexpr int kMostOperands = 7;
 using Offsets = std::array<int64_t, kMostOperands>;  // elements; those of absent operands are 0
 
 // Dimensions that several operands share, without those of extent 1. The order in which a kernel

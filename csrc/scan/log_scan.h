@@ -33,7 +33,7 @@ GP_INLINE V exp_difference(const V& a, const V& b) {
 // What the policies of logcumsumexp share: a step remembers a level (the running maximum, or y),
 // and a carry passes through a block with a factor that the levels at its two ends determine.
 struct LevelGains {
-  static constexpr int kAhead = -1;
+  static constexpr int kOutputs = 1, kAhead = -1;
 
   template <class V>
   struct Memory {

@@ -79,7 +79,7 @@ struct MarkKernel final : SweepKernelOf<C, MarkState<C>> {
 template <class Compute>
 struct RecordPolicy {
   using C = Compute;
-  static constexpr int kInputs = 1, kSummaryInputs = 1, kAhead = -1;
+  static constexpr int kInputs = 1, kSummaryInputs = 1, kOutputs = 1, kAhead = -1;
 
   template <class V>
   struct Memory {

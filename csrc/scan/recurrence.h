@@ -3,20 +3,21 @@
 //
 // A policy says what a step is, and what a gain is: the factor with which a carry passes through a
 // block. It has
-//   C, kInputs, kSummaryInputs (the first few, which the factors need), kAhead (an input that is
-//   read one step ahead, or -1)
+//   C, kInputs, kSummaryInputs (the first few, which the factors need), kOutputs, kAhead (an input
+//   that is read one step ahead, or -1)
 //   Memory<V>   what a step remembers of the one before, and begin, finish_input to set it
 //   Gain<V>     with start, finish (at a block's end), compose, pack, unpack and
 //   join(l, gain, v)    l + gain * v
 //   square      up to 16 steps: s.t (if Emit) and s.l, s.gain (if Summary) advance; outputs go to
-//   the
-//               last square. Written as loops over the steps, first what is independent (exp,
+//               the last squares. Written as loops over the steps, first what is independent (exp,
 //               split), then the short chain, then the rest: a chain with an exp in it runs at the
 //               speed of the exp's latency, three times slower.
+//   end_rows    where rows end, if a policy has something to do there
 #pragma once
 
 #include "memory/threads.h"
 #include "scan/pieces.h"
+#include "scan/row_values.h"
 
 namespace gradplan::scan {
 
@@ -49,6 +50,18 @@ int64_t recurrence_workspace(const Cut& cut) {
   return cut.whole() ? 0 : PieceArrays<C>::bytes(cut.ids(), RecurrenceCarries<C>::kArrays);
 }
 
+// The values of one input one position before each lane starts (any value where nothing is before).
+template <class C>
+Lanes<C> before_lanes(const LaneInputs<C>& inputs, int input, const LaneRange& range, int64_t lane,
+                      int lanes) {
+  alignas(64) C buffer[kLanes] = {};
+  unsigned inside = 0;
+  for (int l = 0; l < lanes; ++l)
+    inside |= unsigned(range.first_piece + (lane + l) / range.rows > 0) << l;
+  if (inside != 0) inputs.read(input, -1, inside, buffer);
+  return Lanes<C>::load(buffer);
+}
+
 template <class Policy>
 struct RecurrenceState {
   using V = Lanes<typename Policy::C>;
@@ -72,16 +85,18 @@ struct Recurrence final : SweepKernelOf<typename Policy::C, RecurrenceState<Poli
 
   Policy policy;
   const RecurrenceCarries<C>* carries;  // pieces; null: whole rows
+  RowValues initial;                    // what comes into whole rows, if anything does
   bool by_chunk;
   int64_t row_length;
 
   // A sweep that only summarises does not read what only the output needs.
-  Recurrence(const Policy& policy, const RecurrenceCarries<C>* carries, bool by_chunk,
-             int64_t row_length)
-      : SweepKernelOf<C, State>(Emit ? Policy::kInputs : Policy::kSummaryInputs, Emit ? 1 : 0,
-                                Policy::kAhead),
+  Recurrence(const Policy& policy, const RecurrenceCarries<C>* carries, const RowValues& initial,
+             bool by_chunk, int64_t row_length)
+      : SweepKernelOf<C, State>(Emit ? Policy::kInputs : Policy::kSummaryInputs,
+                                Emit ? Policy::kOutputs : 0, Policy::kAhead),
         policy(policy),
         carries(carries),
+        initial(initial),
         by_chunk(by_chunk),
         row_length(row_length) {}
 
@@ -97,6 +112,11 @@ struct Recurrence final : SweepKernelOf<typename Policy::C, RecurrenceState<Poli
     if (Emit && carries != nullptr) {
       s.t = s.t2 = V::load(carries->t + range.id(lane));
       s.has_t = s.has_t2 = V::load(carries->has + range.id(lane)) != V(C(0));
+    } else if (Emit && initial.present()) {
+      alignas(64) C buffer[kLanes] = {};
+      for (int l = 0; l < lanes; ++l) buffer[l] = initial.load<C>(lane + l);
+      s.t = s.t2 = V::load(buffer);
+      s.has_t = s.has_t2 = MaskOf<V>(IntOf<C>(-1));
     }
     s.gain = Policy::template start<V>(s.memory);
   }
@@ -141,7 +161,10 @@ struct Recurrence final : SweepKernelOf<typename Policy::C, RecurrenceState<Poli
 
   void end([[maybe_unused]] void* state, [[maybe_unused]] const LaneRange& range,
            [[maybe_unused]] int64_t lane, [[maybe_unused]] int lanes) const override {
-    if constexpr (!Emit) {
+    if constexpr (Emit) {
+      if constexpr (requires { &Policy::template end_rows<State>; })
+        policy.end_rows(this->of(state), range, lane, lanes, row_length);
+    } else {
       State& s = this->of(state);
       Policy::finish(s.gain, s.memory);
       V l = s.l;
@@ -195,23 +218,26 @@ void chain_recurrence(const Cut& cut, const RecurrenceCarries<C>& carries, int64
   }
 }
 
-// Operands: the policy's inputs, then the output. `carries` may be null if the rows are whole.
+// Operands: the policy's inputs, then its outputs. `carries` may be null if the rows are whole.
+// `initial` has what comes into each row, or is not present.
 template <class Policy>
 void run_recurrence(const Policy& policy, const RowTensors& tensors, const Cut& cut,
-                    const RecurrenceCarries<typename Policy::C>* carries) {
+                    const RecurrenceCarries<typename Policy::C>* carries,
+                    const RowValues& initial = {}) {
   using C = typename Policy::C;
   if (cut.empty()) return;
   const bool by_chunk = cut.piece == kChunk;
-  const Recurrence<Policy, true> emit(policy, cut.whole() ? nullptr : carries, by_chunk, cut.n);
+  const Recurrence<Policy, true> emit(policy, cut.whole() ? nullptr : carries, initial, by_chunk,
+                                      cut.n);
   if (cut.whole()) {
     sweep<C>(emit, tensors, {cut.rows, 0, 1, cut.n, cut.n});
     return;
   }
   for (int64_t row = 0; row < cut.rows; ++row) {
-    carries->t[row] = C(-0.0);
-    carries->has[row] = 0;
+    carries->t[row] = initial.present() ? initial.load<C>(row) : C(-0.0);
+    carries->has[row] = initial.present();
   }
-  const Recurrence<Policy, false> summarise(policy, carries, by_chunk, cut.n);
+  const Recurrence<Policy, false> summarise(policy, carries, {}, by_chunk, cut.n);
   const RowTensors inputs = tensors.only(Policy::kSummaryInputs);
   const int64_t per_chunk = kChunk / cut.piece;
   const int64_t span =

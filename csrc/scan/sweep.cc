@@ -50,14 +50,14 @@ void sweep_of(const SweepKernel<ComputeOf<E>>& kernel, const RowTensors& tensors
         const int ahead_input = kernel.ahead;
         alignas(64) char states[kStrip * kMostStateBytes];
         const auto state = [&](int g) { return states + g * state_size; };
-        LaneView<E> views[kStrip * kMostOperands];
+        LaneView<E> views[kStrip * kMostSquares];
         const auto views_of = [&](int g) { return views + g * operands; };
-        Square<C> squares[kMostOperands];
-        LineWriter<E> writer;
+        Square<C> squares[kMostSquares];
+        LineWriter<E> writers[kMostOutputs];
         for (int64_t s = begin; s < end; ++s) {
           const int64_t first_group = s * strip;
           const int count = int(std::min<int64_t>(strip, groups - first_group));
-          bool streams_rows = false;
+          bool streams_rows[kMostOutputs] = {};
           for (int g = 0; g < count; ++g) {
             LaneView<E>* view = views_of(g);
             const int64_t first_lane = (first_group + g) * kLanes;
@@ -90,13 +90,13 @@ void sweep_of(const SweepKernel<ComputeOf<E>>& kernel, const RowTensors& tensors
               view[k].lanes = used;
               view[k].settle(k >= inputs && large);
             }
-            if (outputs > 0) {
+            for (int o = 0; o < outputs; ++o) {
               // Rows are streamed one group at a time (columns need no writer).
-              LaneView<E>& out = view[inputs];
+              LaneView<E>& out = view[inputs + o];
               if (out.stream && out.access == Access::kRows) {
-                streams_rows = strip == 1;
-                out.stream = streams_rows;
-                if (streams_rows) writer.start(out.lane, out.step < 0);
+                streams_rows[o] = strip == 1;
+                out.stream = streams_rows[o];
+                if (streams_rows[o]) writers[o].start(out.lane, out.step < 0);
               }
             }
             kernel.begin(state(g), GroupInputs<E>(view), range, first_lane, used);
@@ -113,10 +113,12 @@ void sweep_of(const SweepKernel<ComputeOf<E>>& kernel, const RowTensors& tensors
                 load_square(view[k], step + ahead, steps - (ahead && last), squares[k], C(1));
               }
               kernel.square(state(g), squares, step, steps, length);
-              if (outputs > 0) store_square(view[inputs], step, steps, squares[inputs], writer);
+              for (int o = 0; o < outputs; ++o)
+                store_square(view[inputs + o], step, steps, squares[inputs + o], writers[o]);
             }
           }
-          if (streams_rows) writer.finish();
+          for (int o = 0; o < outputs; ++o)
+            if (streams_rows[o]) writers[o].finish();
           for (int g = 0; g < count; ++g) {
             const int64_t first_lane = (first_group + g) * kLanes;
             kernel.end(state(g), range, first_lane,

@@ -63,11 +63,14 @@ struct LaneInputs {
   ~LaneInputs() = default;
 };
 
+constexpr int kMostOutputs = 2;
+constexpr int kMostSquares = 5;  // inputs and outputs together
+
 // What a sweep does.
 template <class C>
 struct SweepKernel {
   int inputs;
-  int outputs;         // 0 or 1
+  int outputs;         // at most kMostOutputs
   int ahead;           // an input whose squares are read one step ahead of the others, or -1
   int64_t state_size;  // of a group of lanes
 
@@ -77,7 +80,7 @@ struct SweepKernel {
   // Before a group's first step.
   virtual void begin(void* state, const LaneInputs<C>& inputs, const LaneRange& range, int64_t lane,
                      int lanes) const = 0;
-  // `count` steps; squares: inputs, then the output.
+  // `count` steps; squares: inputs, then outputs.
   virtual void square(void* state, Square<C>* squares, int64_t step, int count,
                       int64_t length) const = 0;
   // Between blocks.
@@ -102,8 +105,8 @@ struct SweepKernelOf : SweepKernel<C> {
 
 enum class Walk { kForwards, kBackwards };  // of the lanes' steps
 
-// Runs `kernel` over the lanes of a range: the tensors are its inputs, then its output, and have an
-// element type that computes in C.
+// Runs `kernel` over the lanes of a range: the tensors are its inputs, then its outputs, and have
+// an element type that computes in C.
 template <class C>
 void sweep(const SweepKernel<C>& kernel, const RowTensors& tensors, const LaneRange& range,
            Walk walk = Walk::kForwards);

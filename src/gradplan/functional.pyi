@@ -26,6 +26,8 @@ __all__ = [
     "embedding_backward",
     "lerp",
     "lerp_backward",
+    "linear_scan",
+    "linear_scan_backward",
     "logcumsumexp",
     "logcumsumexp_backward",
     "segment_sum",
@@ -126,6 +128,70 @@ def embedding_backward(
     array([[2.],
            [5.],
            [0.]], dtype=float32)
+    """
+
+def linear_scan(
+    a: T,
+    b: T,
+    initial: T | None = None,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """Linear recurrence h[t] = a[t] h[t-1] + b[t] along an axis.
+
+    Args:
+        a: what the state before is multiplied by
+        b: what is added
+        initial: the state before the first [... without scan_axis]
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the states
+
+    `initial` is the state before the first element and has no such axis; without it the
+    first state is b[0]. A zero in a starts anew, whatever came before it.
+
+    >>> a, b = np.float32([0.5, 0.5, 0, 0.5]), np.float32([1, 1, 1, 1])
+    >>> gp.linear_scan(a, b)
+    array([1. , 1.5, 1. , 1.5], dtype=float32)
+    >>> gp.linear_scan(a, b, np.float32(8))
+    array([5. , 3.5, 1. , 1.5], dtype=float32)
+    """
+
+def linear_scan_backward(
+    dh: T,
+    a: T,
+    h: T,
+    initial: T | None = None,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: tuple[T, T, T] | None = None,
+) -> tuple[T, T, T]:
+    """Gradients of `linear_scan` with respect to a, b and initial.
+
+    Args:
+        dh: the gradient of the states
+        a: the factors
+        h: the states
+        initial: the state before the first [... without scan_axis]
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tuple (da, db, d_initial) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of a; the gradient of b; the gradient of initial
+
+    >>> a, b = np.float32([0.5, 0.5, 0, 0.5]), np.float32([1, 1, 1, 1])
+    >>> da, db, d_initial = gp.linear_scan_backward(b, a, gp.linear_scan(a, b))
+    >>> da
+    array([0.  , 1.  , 2.25, 1.  ], dtype=float32)
+    >>> db
+    array([1.5, 1. , 1.5, 1. ], dtype=float32)
     """
 
 def cumsum(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:

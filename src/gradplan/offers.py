@@ -206,7 +206,7 @@ def offers_of(bridge: Bridge, op: Op) -> list[Offer]:
 
 def offered_as(bridge: str, op: Op, function: Function) -> str:
     """What a bridge ("gradplan.torch") calls a function, or the one whose gradient it is."""
-    forward = next(iter(op.forwards()), op)
+    forward = next(iter(op.forwards_of(function)), op)
     for other in (forward.sibling(function), *(f for o in OPS.values() for f in o.functions)):
         like: Like | None = getattr(other, bridge.rpartition(".")[2])
         if like is None:

@@ -25,6 +25,10 @@ __all__ = [
     "EmbeddingBackwardPlan",
     "EmbeddingDescriptor",
     "EmbeddingPlan",
+    "LinearScanBackwardDescriptor",
+    "LinearScanBackwardPlan",
+    "LinearScanDescriptor",
+    "LinearScanPlan",
     "ScanBackwardDescriptor",
     "ScanBackwardPlan",
     "ScanDescriptor",
@@ -222,6 +226,100 @@ class EmbeddingBackwardPlan(Plan[EmbeddingBackwardDescriptor]):
         workspace: Any = None,
         stream: Any = None,
     ) -> T: ...
+
+class LinearScanDescriptor(Descriptor):
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class LinearScanPlan(Plan[LinearScanDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: LinearScanDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> LinearScanPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        a: T,
+        b: T,
+        initial: T | None = None,
+        h: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        a: T,
+        b: T,
+        initial: T | None = None,
+        h: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class LinearScanBackwardDescriptor(Descriptor):
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class LinearScanBackwardPlan(Plan[LinearScanBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: LinearScanBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> LinearScanBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dh: T,
+        a: T,
+        h: T,
+        initial: T | None = None,
+        da: T | None = None,
+        db: T | None = None,
+        d_initial: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dh: T,
+        a: T,
+        h: T,
+        initial: T | None = None,
+        da: T | None = None,
+        db: T | None = None,
+        d_initial: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T, T]: ...
 
 class ScanDescriptor(Descriptor):
     kind: ScanKind

@@ -103,8 +103,8 @@ def line_problem(op: Op, function: Function, shape: tuple[int, ...], axis: int, 
 
 def run_lines(engine: cpu.CpuEngine, case: Case, inputs: dict[str, Array]) -> tuple[Array, ...]:
     plan = plan_class(case.op)(case.desc, engine, gp.PlanPreference())
-    results = plan.run(**inputs)
-    return results if isinstance(results, tuple) else (results,)
+    result = plan.run(**inputs)
+    return result if isinstance(result, tuple) else (result,)
 
 
 @pytest.mark.parametrize("style", ["plain", "special"])
@@ -125,16 +125,16 @@ def test_a_row_has_the_same_bits_alone_and_in_a_batch(
         for count in (511, 5, 3, 1):
             part = {name: x[most - count :] for name, x in inputs.items()}
             got = run_lines(engine, _rows(whole, count), part)
-            for now, all_rows in zip(got, expected, strict=True):
-                assert now.tobytes() == all_rows[most - count :].tobytes(), (count, engine.arch)
+            for y, want in zip(got, expected, strict=True):
+                assert y.tobytes() == want[most - count :].tobytes(), (count, engine.arch)
         # Neighbours across instead of along.
         columns = {name: np.ascontiguousarray(x.T) for name, x in inputs.items()}
         for count in (512, 37):
             desc = line_problem(op, function, (n, count), 0, element=element)
-            part = {name: np.ascontiguousarray(x[:, :count]) for name, x in columns.items()}
+            part = {name: np.ascontiguousarray(x[..., :count]) for name, x in columns.items()}
             got = run_lines(engine, Case(op, desc, 7), part)
-            for now, all_rows in zip(got, expected, strict=True):
-                assert now.T.tobytes() == all_rows[:count].tobytes(), (count, engine.arch)
+            for y, want in zip(got, expected, strict=True):
+                assert y.T.tobytes() == want[:count].tobytes(), (count, engine.arch)
 
 
 def _rows(case: Case, count: int) -> Case:
@@ -254,7 +254,7 @@ def _large_cases(op: Op, function: Function) -> Iterator[Case]:
         sizes = canonical.axis_sizes(op, n, s, width)
         yield Case(
             op,
-            op.descriptor(element=element, **sizes),
+            op.descriptor(element=element, **function.fixed, **sizes),
             seed,
             "special",
             order="sorted" if ascending else order,

@@ -53,7 +53,7 @@ def test_signatures_follow_from_the_declarations() -> None:
         "bag": "(weight, indices, kept, offsets, factors=None, *, out=None)",
         "rms_norm": "(x, scale, axis=-1, *, out=None)",
         "cross_entropy": "(logits, target, class_weights=None, axis=-1, *, out=None)",
-        "linear_scan": "(a, b, initial=None, axis=-1, *, out=None)",
+        "leaky_sum": "(a, b, initial=None, axis=-1, *, out=None)",
     }
 
 
@@ -119,12 +119,12 @@ def test_indices_of_any_rank_into_the_axis_that_is_worked_along() -> None:
 
 def test_an_optional_input_without_an_axis() -> None:
     a, b = np.float64([[1, 2], [3, 4]]), np.ones((2, 2))
-    scan = _function("linear_scan")
+    scan = _function("leaky_sum")
     assert scan(a, b).tolist() == [[1, 3], [1, 5]]
     assert scan(a, b, np.float64([1, 0])).tolist() == [[2, 5], [1, 5]]
     assert scan(a, b, np.float64([1, 0]), axis=0).tolist() == [[2, 1], [7, 5]]
-    plan = plan_class(OPS["linear_scan"]).select(
-        OPS["linear_scan"].descriptor(input_shape=(2, 2), axis=0, element="f64")
+    plan = plan_class(OPS["leaky_sum"]).select(
+        OPS["leaky_sum"].descriptor(input_shape=(2, 2), axis=0, element="f64")
     )
     assert plan.run(a=a, b=b).tolist() == [[1, 1], [4, 5]]
     with pytest.raises(gp.InvalidProblem, match=r"initial \(optional\)"):
@@ -276,11 +276,11 @@ def test_how_many_results_a_function_has_is_known_beforehand() -> None:
 
 
 def test_an_op_without_a_kernel_is_served_by_the_reference_and_says_so() -> None:
-    op = OPS["linear_scan"]
+    op = OPS["leaky_sum"]
     desc = op.descriptor(input_shape=(3,), axis=0, element="f32")
     plan = plan_class(op).select(desc)
     assert plan.engine == "reference" and "/reference/" in str(plan.sku)
-    with pytest.raises(gp.Unsupported, match="cpu: no kernel for linear_scan"):
+    with pytest.raises(gp.Unsupported, match="cpu: no kernel for leaky_sum"):
         plan_class(op).select(desc, gp.PlanPreference(engine="cpu"))
     # An op that has a kernel is never served by it unasked.
     scan = gp.ScanDescriptor(kind="cumsum", input_shape=(2,), scan_axis=0, element="f32")

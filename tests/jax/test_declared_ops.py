@@ -198,8 +198,8 @@ def test_indices_are_int32_where_jax_has_no_others() -> None:
 
 def test_an_op_without_gradient_says_so() -> None:
     a = _values(2, 3)
-    with pytest.raises(gp.Unsupported, match="linear_scan has no gradient"):
-        jax.grad(lambda a: _ours("linear_scan")(a, a).sum())(a)
+    with pytest.raises(gp.Unsupported, match="leaky_sum has no gradient"):
+        jax.grad(lambda a: _ours("leaky_sum")(a, a).sum())(a)
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ BATCHED: dict[str, tuple[Any, ...]] = {
     "bag": ((3, 4, 2), _IDS.clip(0, 3), _IDS.clip(0, 3), _ENDS, (3, 5)),
     "rms_norm": ((3, 2, 4), (3, 4)),
     "cross_entropy": ((3, 2, 4), _IDS[:, :2].clip(0, 3), (3, 4)),
-    "linear_scan": ((3, 2, 4), (3, 2, 4), (3, 2)),
+    "leaky_sum": ((3, 2, 4), (3, 2, 4), (3, 2)),
     "share": ((3, 5, 2), _IDS),
     "bias": ((3, 2, 4), (3, 4)),
 }
@@ -269,7 +269,7 @@ def test_loops_are_where_no_axis_takes_the_batch() -> None:
     x, scale = _values(3, 2, 4), _values(3, 4)
     assert not _is_loop(_ours("rms_norm"), (0, None), x, scale[0])
     assert _is_loop(_ours("rms_norm"), (0, 0), x, scale)
-    assert not _is_loop(_ours("linear_scan"), 0, x, x, x[..., 0])
+    assert not _is_loop(_ours("leaky_sum"), 0, x, x, x[..., 0])
     ends, rows = jnp.asarray(_ENDS), _values(3, 5, 2)
     assert not _is_loop(_ours("pooled_rows"), (0, None), rows, ends[0])
     assert _is_loop(_ours("pooled_rows"), (0, 0), rows, ends)

@@ -117,6 +117,8 @@ def test_inputs_are_left_alone_and_results_are_fresh() -> None:
         *reference.binary_param_backward(x, param=0.5),
         reference.sparsemax(x, softmax_axis=0),
         reference.sparsemax_backward(x, x, softmax_axis=0),
+        reference.linear_scan(x, x, x[0], scan_axis=0),
+        *reference.linear_scan_backward(x, x, x, x[0], scan_axis=0),
     ]
     for result in results:
         assert result.flags.writeable and not np.shares_memory(result, x)

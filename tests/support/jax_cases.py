@@ -68,6 +68,25 @@ def scan_case(name: str, shape: tuple[int, ...], axis: int, reverse: bool = Fals
     )
 
 
+def linear_scan_case(shape: tuple[int, ...], axis: int, reverse: bool, initial: bool) -> Case:
+    """With and without a state before the first, which has no such axis."""
+    import gradplan.jax as gpj
+
+    rest = (*shape[:axis], *shape[axis + 1 :])
+    options: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    peer = peer_of("jax", "linear_scan", **options)
+    return Case(
+        f"linear_scan-{shape}-{axis}{'-reverse' * reverse}{'-initial' * initial}",
+        lambda a, b, *i: gpj.linear_scan(a, b, *i, **options),
+        lambda a, b, *i: gp.linear_scan(a, b, *i, **options),
+        lambda g, a, b, *i: list(
+            gp.linear_scan_backward(g, a, i[-1], *i[:-1], **options)[: 2 + initial]
+        ),
+        (shape, shape, rest) if initial else (shape, shape),
+        peer if initial else lambda a, b: peer(a, b, None),
+    )
+
+
 IDS = np.array([0, 0, -1, 2, 5, 2])
 INDICES = np.array([[3, 0, 9], [-1, 3, 1]])
 
@@ -102,6 +121,9 @@ def all_cases() -> list[Case]:
             ],
             ((4, 5),),
         ),
+        linear_scan_case((3, 20), 1, reverse=False, initial=True),
+        linear_scan_case((6, 2, 3), 0, reverse=True, initial=True),
+        linear_scan_case((3, 20), 0, reverse=False, initial=False),
         Case(
             "lerp",
             lambda a, b: gpj.lerp(a, b, 0.7),

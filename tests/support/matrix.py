@@ -149,6 +149,8 @@ class Case:
     order: str = "sorted"
     threads: int = 1
     workspace: bool = True
+    optional: bool = True
+    """Whether what a call may do without is there."""
 
     def __repr__(self) -> str:
         rest = ", ".join(
@@ -197,6 +199,8 @@ def cases(op: Op, function: Function) -> tuple[Case, ...]:
         "threads": (1, 2, 3, 7),
         "workspace": (False, True),
     }
+    if any(t.optional for t in op.inputs):
+        factors |= {"optional": (False, True)}
     if op.has_indices:
         factors |= {"index": INDICES, "order": ("sorted", "hot", "any")}
     else:
@@ -278,6 +282,8 @@ def values_for(case: Case) -> dict[str, Array]:
     op, desc = case.op, case.desc
     values = {}
     for position, operand in enumerate(op.operands(desc)):
+        if operand.is_input and operand.optional and not case.optional:
+            continue
         seed = 100 * case.seed + position
         tensor = op.tensor_named[operand.name]
         if tensor.pointers:
@@ -303,9 +309,12 @@ def saved_from_forward(case: Case, values: dict[str, Array]) -> dict[str, Array]
     missing = {
         o.name: float_values(o.kinds[0], o.shape, case.style, case.seed)
         for o in forward.operands(desc)
-        if o.is_input and o.name not in values
+        if o.is_required and o.name not in values
     }
-    inputs = {o.name: {**missing, **values}[o.name] for o in forward.operands(desc) if o.is_input}
+    known = {**missing, **values}
+    inputs = {
+        o.name: known[o.name] for o in forward.operands(desc) if o.is_input and o.name in known
+    }
     results = plan_class(forward).select(desc, REFERENCE).run(**inputs)
     results = results if isinstance(results, tuple) else (results,)
     made = dict(zip((t.name for t in forward.outputs), results, strict=True))
@@ -333,7 +342,9 @@ class Prepared:
         operands = case.op.operands(case.desc)
         values = values_for(case)
         place = INPUT_LAYOUTS[case.inputs]
-        inputs = {o.name: place(values[o.name]) for o in operands if o.is_input}
+        inputs = {
+            o.name: place(values[o.name]) for o in operands if o.is_input and o.name in values
+        }
         if case.saved == "forward":
             for name, x in saved_from_forward(case, inputs).items():
                 if x is not inputs[name]:

@@ -172,6 +172,16 @@ def logcumsumexp_backward(dy: Array, x: Array, y: Array) -> Exact:
     return _sums(terms)
 
 
+def linear_scan(a: Array, b: Array, initial: Any) -> Exact:
+    """h[t] is b[t] and every earlier term times the factors since; `initial` is one before b[0]."""
+    h, size = np.empty_like(b), np.empty_like(b)
+    last, reach = Wide(initial), abs(Wide(initial))
+    for t in range(len(b)):
+        last, reach = a[t] * last + b[t], abs(a[t]) * reach + abs(b[t])
+        h[t], size[t] = last, reach
+    return h, size
+
+
 def sparsemax(x: Array) -> Exact:
     """By sorting: the largest k with 1 + k z[k] > z[1] + ... + z[k]. Errors are absolute."""
     if not len(x) or np.isnan(x).any() or not np.isfinite(x.max()):

@@ -320,13 +320,13 @@ def cross_entropy() -> None:
 # An optional input without an axis ------------------------------------------------------------
 
 
-class LinearScanDescriptor(_AlongFields):
+class LeakySumDescriptor(_AlongFields):
     """h[t] = a[t] h[t-1] + b[t]."""
 
 
-def linear_scan() -> None:
+def leaky_sum() -> None:
     @operation
-    def linear_scan(a: Array, b: Array, initial: Array | None = None, *, axis: int) -> Array:
+    def leaky_sum(a: Array, b: Array, initial: Array | None = None, *, axis: int) -> Array:
         with np.errstate(all="ignore"):
             factors, terms = _rows(a, axis), _rows(b, axis)
             h = np.zeros(terms.shape)
@@ -338,17 +338,17 @@ def linear_scan() -> None:
         return _back(h, a, axis)
 
     Op(
-        LinearScanDescriptor,
+        LeakySumDescriptor,
         OpCategory.SCAN,
-        "A linear recurrence.",
+        "A sum that forgets.",
         tensors=(
             reads("a", "input_shape", doc="the factors"),
             reads("b", "input_shape", doc="the terms"),
             reads("initial", without("axis"), optional=True, doc="h before the first"),
             writes("h", "input_shape", doc="the states"),
         ),
-        functions=(Function("linear_scan", "Linear recurrence along an axis."),),
+        functions=(Function("leaky_sum", "A sum that forgets."),),
     )
 
 
-SIX = (running_max, pooled_rows, bag, rms_norm, cross_entropy, linear_scan)
+SIX = (running_max, pooled_rows, bag, rms_norm, cross_entropy, leaky_sum)

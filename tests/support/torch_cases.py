@@ -112,6 +112,22 @@ def _sparsemax(shape: tuple[int, ...], dim: int) -> Case:
     )
 
 
+def _linear_scan(shape: tuple[int, ...], dim: int, reverse: bool, initial: bool) -> Case:
+    """With and without a state before the first, which has no axis `dim`."""
+    rest = () if not shape else (*shape[:dim], *shape[dim + 1 :])
+    given = (lambda i: i) if initial else (lambda i: [None])
+    return Case(
+        f"linear_scan{'-reverse' if reverse else ''}{'-initial' if initial else ''}-dim{dim}",
+        (shape, shape, rest) if initial else (shape, shape),
+        lambda a, b, *i: gpt.linear_scan(a, b, *i, dim=dim, reverse=reverse),
+        lambda a, b, *i: peer_of("torch", "linear_scan", axis=dim, reverse=reverse)(
+            a, b, *given(i)
+        ),
+        lambda a, b, *i: gp.linear_scan(a, b, *i, axis=dim, reverse=reverse),
+        zeros=True,
+    )
+
+
 CASES = [
     *(
         _scan(name, (3, 5), dim, reverse)
@@ -130,6 +146,11 @@ CASES = [
         peer_of("torch", "embedding", indices=INDICES),
         lambda w: gp.embedding(w, INDICES),
     ),
+    _linear_scan((3, 5), 1, reverse=False, initial=True),
+    _linear_scan((5, 2, 3), 0, reverse=True, initial=True),
+    _linear_scan((3, 5), 0, reverse=False, initial=False),
+    _linear_scan((), 0, reverse=True, initial=True),
+    _linear_scan((2, 0, 3), 1, reverse=False, initial=False),
     _lerp((3, 4), (3, 4), 0.25),
     _lerp((3, 1), (2, 1, 4), 0.75),
     _lerp((), (3,), -0.5),

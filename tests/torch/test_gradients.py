@@ -12,6 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch_cases import CASES, Case  # noqa: E402
 
 from gradplan import torch as gpt  # noqa: E402
+from gradplan.declaration.tensors import DerivedAxes  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
 
 LAYOUTS = {
@@ -71,6 +72,19 @@ def test_third_order(name: str) -> None:
     assert gradcheck(second, (x,))
 
 
+def test_third_order_of_linear_scan() -> None:
+    a = torch.tensor([0.5, 0.0, -1.5, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
+    b, initial = torch.ones_like(a, requires_grad=True), a.detach()[0].clone().requires_grad_()
+
+    def second(*given: Any) -> Any:
+        h = gpt.linear_scan(*given)
+        first = torch.autograd.grad((h**2).sum(), given, create_graph=True)
+        weighted = [(x.ravel() * torch.arange(1, x.numel() + 1)).sum() for x in first]
+        return torch.autograd.grad(sum(weighted), given, create_graph=True)
+
+    assert gradcheck(second, (a, b, initial))
+
+
 def test_second_derivatives_of_logcumsumexp_far_apart() -> None:
     """Naive recurrences overflow here: neighbours differ by more than exp can hold."""
     x = torch.tensor([-torch.inf, 800.0, -800.0, 0.0], dtype=torch.float64, requires_grad=True)
@@ -100,7 +114,8 @@ def test_every_backward_operator_has_derivatives_of_its_own() -> None:
             if t.index:
                 arguments.append(torch.tensor([1, 0, 1]))
             else:
-                arguments.append(torch.rand(3, 3, dtype=torch.float64) + 0.1)
+                rank = 1 if isinstance(t.axes[0], DerivedAxes) else 2
+                arguments.append(torch.rand((3,) * rank, dtype=torch.float64) + 0.1)
         floats = [x.requires_grad_() for x in arguments if x.is_floating_point()]
         options = {"axis": 1, "reverse": False, "ties": "last", "bounds": "raise"}
         options |= {"weight": 0.3, "num_embeddings": 3, "padding_idx": 0}

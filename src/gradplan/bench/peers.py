@@ -53,7 +53,7 @@ class Forward:
         self._descriptor = op.descriptor(**{i.name: getattr(desc, i.name) for i in op.fields})
         self.sources = {}
         for o in op.operands(self._descriptor):
-            if o.is_required:
+            if o.is_required or (o.is_input and o.name in given):
                 # What the backward does not have may be any tensor of that shape.
                 alike = (name for name, kind in given.items() if kind == (o.shape, o.kinds))
                 self.sources[o.name] = o.name if o.name in given else next(alike)
@@ -77,6 +77,9 @@ def alone(items: Sequence[Any]) -> Any:
 class Library:
     """Another library."""
 
+    eager = True
+    """Whether its functions are called one by one, and not compiled first."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -93,7 +96,7 @@ class Library:
         peer = self.peer(cell.op, cell.function)
         if peer is not None:
             return self.own(peer, cell, tensors)
-        for op in cell.op.forwards():
+        for op in cell.op.forwards_of(cell.function):
             peer = self.peer(op, op.sibling(cell.function))
             # A forward that wants sorted indices cannot have those of a gradient that does not.
             unsorted = {t.name for t in cell.op.inputs if t.index and not t.ascending}
@@ -152,6 +155,8 @@ class OnTorch(Library):
 class OnJax(Library):
     """JAX under jit; f32 only, as it comes."""
 
+    eager = False
+
     def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         return super().calls(cell, tensors) if cell.element is ElementKind.F32 else None
 
@@ -184,3 +189,12 @@ class OnJax(Library):
 
 
 PEERS: tuple[Library, ...] = (OnTorch("torch"), OnJax("jax"), OnTorch("entmax"))
+
+
+def parallel_operator() -> Call | None:
+    """A call of one of PyTorch's own parallel operators, as programs have them between ours."""
+    if not PEERS[0].installed():
+        return None
+    torch = importlib.import_module("torch")
+    z = torch.ones(2**20)
+    return lambda: z.mul_(1.0)

@@ -14,7 +14,7 @@ from rich.table import Table
 from gradplan.bench import contention, gpu, markdown, page, tables
 from gradplan.bench.board import board_cells
 from gradplan.bench.measure import FULL, OURS, QUICK, Measured
-from gradplan.bench.results import Results, chosen_cells, steps
+from gradplan.bench.results import SECTIONS, Results, chosen_cells, steps
 from gradplan.cli.certify import element_names, names
 from gradplan.cli.files import check_writable, is_standard_output, write_file
 from gradplan.cli.terminal import UserError, choose, console, progress
@@ -38,6 +38,7 @@ examples:
   gradplan bench --quick                      f32 only, fewer rounds: a minute or two
   gradplan bench --op cumsum,scan_backward    some functions or ops
   gradplan bench --dtype bf16                 one element type
+  gradplan bench --section values,load        every style of values; beside other work
   gradplan bench --engine cuda --quick        on a GPU, against PyTorch there
   gradplan bench --json b.json --html b.html  everything in about ten minutes, and a page
 
@@ -53,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dtype", action="append", metavar="TYPE", help="only these element types: f16, f32, ..."
+    )
+    parser.add_argument(
+        "--section",
+        action="append",
+        metavar="NAME",
+        help=f"only these parts, comma-separated: {', '.join(SECTIONS)}",
     )
     parser.add_argument(
         "--engine", choices=("cpu", "cuda"), default="cpu", help="cuda: the board on a GPU"
@@ -83,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
         Results(quick=options.quick),
         names=choose(options.op, names(), "--op"),
         elements=choose(options.dtype, element_names(), "--dtype"),
+        sections=choose(options.section, list(SECTIONS), "--section"),
     )
     show(out, results, goals=options.goals)
     if options.json is not None:
@@ -164,10 +172,15 @@ def _write(out: Console, path: Path, text: str) -> None:
 
 
 def measured(
-    out: Console, results: Results, *, names: list[str] | None, elements: list[str] | None
+    out: Console,
+    results: Results,
+    *,
+    names: list[str] | None,
+    elements: list[str] | None,
+    sections: list[str] | None = None,
 ) -> Results:
     """Measures what was asked for."""
-    todo = steps(names=names, elements=elements, quick=results.quick)
+    todo = steps(names=names, elements=elements, quick=results.quick, sections=sections)
     results.watch.look()
     _warn(out, contention.warning_before(results.watch.as_json()))
     with progress(out) as bar:

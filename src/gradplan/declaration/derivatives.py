@@ -41,8 +41,14 @@ class Namespace(Protocol):
     def first(self, x: Array) -> Array:
         """`x[0]`."""
 
-    def shift(self, x: Array, axis: int, by: int, fill: float) -> Array:
-        """`x[i - by]` at i along an axis, `fill` where there is none; `by` is 1 or -1."""
+    def shift(self, x: Array, axis: int, by: int, fill: float | Array) -> Array:
+        """`x[i - by]` at i along an axis, `fill` where there is none; `by` is 1 or -1.
+
+        `fill` is a number, or an array without the axis.
+        """
+
+    def edge(self, x: Array, axis: int, last: bool) -> Array:
+        """The first element along an axis, or the last; without the axis, 0 if there is none."""
 
     def latest(self, mask: Array, axis: int, reverse: bool) -> Array:
         """The position of the last true element up to each one; from the end with `reverse`.

@@ -114,3 +114,5 @@ class Function:
     figures: tuple[Figure, ...] = ()
     near_one: bool = False
     """Whether it multiplies many values, so that only those near 1 are of use to measure on."""
+    beside_other_work: bool = False
+    """Whether it stands for the others where calls on a busy machine are measured."""

@@ -286,6 +286,13 @@ class Op:
         """The ops whose gradient this one computes."""
         return tuple(op for op in OPS.values() if op.gradient_name == self.name)
 
+    def forwards_of(self, function: Function) -> tuple[Op, ...]:
+        """The ops whose gradient a function of this one computes."""
+        fixed = dict(function.fixed)
+        return tuple(
+            op for op in self.forwards() if any(dict(f.fixed) == fixed for f in op.functions)
+        )
+
     def sibling(self, function: Function) -> Function:
         """The function of this op with the same fields fixed as one of a related op."""
         return next(f for f in self.functions if dict(f.fixed) == dict(function.fixed))

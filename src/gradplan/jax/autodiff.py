@@ -142,8 +142,15 @@ def _forward_jvp(primals: Any, tangents: Any, *, problem: Problem) -> Any:
 
 
 def _forward_transpose(cotangents: Any, *args: Any, problem: Problem) -> Any:
-    named = _named(problem.inputs, args)
-    saved = [named[t.name] for t in problem.saved]
+    named = {
+        t.name: x
+        for t, x in zip(problem.inputs, args, strict=True)
+        if not ad.is_undefined_primal(x)
+    }
+    # It is linear in what is not known here: where that is 0 results are, too, and gradients are
+    # the same everywhere.
+    fields = problem.gradient_fields
+    saved = [named[t.name] if t.name in named else _zeros(t, fields) for t in problem.saved]
     by_output = _named(problem.outputs, cotangents)
     grads = _pull(problem, [by_output[t.name] for t in problem.moved], saved)
     return [

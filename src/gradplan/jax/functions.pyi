@@ -20,6 +20,7 @@ __all__ = [
     "cumsum",
     "embedding",
     "lerp",
+    "linear_scan",
     "logcumsumexp",
     "segment_sum",
     "sparsemax",
@@ -71,6 +72,33 @@ def embedding(
     Array([[3., 4.],
            [1., 2.],
            [0., 0.]], dtype=float32)
+    """
+
+def linear_scan(
+    a: ArrayLike,
+    b: ArrayLike,
+    initial: ArrayLike | None = None,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+) -> Array:
+    """Linear recurrence h[t] = a[t] h[t-1] + b[t] along an axis.
+
+    `initial` is the state before the first element and has no such axis. Gradients of
+    any order for a, b and initial, right with zeros in a.
+
+    Args:
+        a: what the state before is multiplied by
+        b: what is added
+        initial: the state before the first [... without scan_axis]
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the states
+
+    >>> a, b = jnp.float32([0.5, 0.5, 0, 0.5]), jnp.float32([1, 1, 1, 1])
+    >>> linear_scan(a, b, jnp.float32(8))
+    Array([5. , 3.5, 1. , 1.5], dtype=float32)
     """
 
 def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:

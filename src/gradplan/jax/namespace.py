@@ -53,10 +53,21 @@ class JaxNamespace:
     def first(self, x: Array) -> Array:
         return x[0]
 
-    def shift(self, x: Array, axis: int, by: int, fill: float) -> Array:
-        widths = [(0, 0, 0)] * x.ndim
-        widths[axis] = (by, -by, 0)
-        return jax.lax.pad(x, jnp.asarray(fill, x.dtype), widths)
+    def shift(self, x: Array, axis: int, by: int, fill: float | Array) -> Array:
+        if isinstance(fill, float):
+            widths = [(0, 0, 0)] * x.ndim
+            widths[axis] = (by, -by, 0)
+            return jax.lax.pad(x, jnp.asarray(fill, x.dtype), widths)
+        n = x.shape[axis]
+        if n == 0:
+            return x
+        edge = jnp.expand_dims(fill, axis)
+        kept = jax.lax.slice_in_dim(x, 0 if by > 0 else 1, n - 1 if by > 0 else n, axis=axis)
+        return jnp.concatenate([edge, kept] if by > 0 else [kept, edge], axis)
+
+    def edge(self, x: Array, axis: int, last: bool) -> Array:
+        n = x.shape[axis]
+        return jax.lax.index_in_dim(x, n - 1 if last else 0, axis, False) if n else x.sum(axis)
 
     def latest(self, mask: Array, axis: int, reverse: bool) -> Array:
         size = mask.shape[axis]

@@ -254,6 +254,7 @@ def _function(
         peers=(_torch_peer(kind.value), _jax_peer(jax_name)),
         figures=figures,
         near_one=kind is ScanKind.CUMPROD,
+        beside_other_work=kind is ScanKind.CUMSUM,
     )
 
 

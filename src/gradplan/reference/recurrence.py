@@ -35,38 +35,43 @@ def recurrence(
     *,
     extend: Callable[[Array, Array, Array], Array],
     span: Callable[[int, int, Array, Array], Array],
+    initial: Array | None = None,
 ) -> Array:
     """Evaluate the recurrence along each row of `b` and `a`, both `[rows, n]`.
 
     `extend(b, a, t)` is `b + a t` for single elements. `span(first, last, base, carry)` is
-    `base + A carry` with A the coefficient of the blocks first..last together. The first element
-    has no predecessor, so `a[:, 0]` does not matter.
+    `base + A carry` with A the coefficient of the blocks first..last together. Without `initial`,
+    `[rows]`, the first element has no predecessor, and `a[:, 0]` does not matter.
     """
     b_steps, a_steps = by_step(b), by_step(a)
     width, blocks, count = b_steps.shape
 
-    def serial(carry: Array | None) -> Array:
+    def serial(carries: list[Array]) -> Array:
         t = b_steps.copy()
-        if carry is not None:  # block 0 has none
-            t[0, 1:] = extend(b_steps[0, 1:], a_steps[0, 1:], carry)
+        if carries:  # of the last blocks: all of them, or all but the first
+            own = slice(blocks - len(carries), None)
+            t[0, own] = extend(b_steps[0, own], a_steps[0, own], np.stack(carries))
         for q in range(1, width):
             t[q] = extend(b_steps[q], a_steps[q], t[q - 1])
         return t
 
-    carry = _carries(serial(None)[-1], span) if blocks > 1 else None
-    t = serial(carry)
+    first = [] if initial is None or not blocks else [initial]
+    t = serial(first + (_carries(serial([])[-1], span, initial) if blocks > 1 else []))
     return t.transpose(2, 1, 0).reshape(count, blocks * width)[:, : b.shape[1]]
 
 
-def _carries(local: Array, span: Callable[[int, int, Array, Array], Array]) -> Array:
+def _carries(
+    local: Array, span: Callable[[int, int, Array, Array], Array], initial: Array | None
+) -> list[Array]:
     """The carry that comes into each block but the first; `local` is L, `[block, row]`."""
     carries: list[Array] = []
     inside = local[0]  # L2
     for k in range(len(local) - 1):
         start = k - k % CHUNK
         inside = local[k] if k == start else span(k, k, local[k], inside)
-        carries.append(span(start, k, inside, carries[start - 1]) if start else inside)
-    return np.stack(carries)
+        into = carries[start - 1] if start else initial  # T2
+        carries.append(inside if into is None else span(start, k, inside, into))
+    return carries
 
 
 class Scaled(NamedTuple):
@@ -104,3 +109,39 @@ def apply(p: Scaled, v: Array) -> Array:
     product = multiply(p.mantissa, q.mantissa)
     value: Array = product * np.ldexp(one, half) * np.ldexp(one, exponent - half)
     return value
+
+
+def linear_recurrence(b: Array, a: Array, initial: Array | None = None) -> Array:
+    """`t[q] = b[q] + a[q] t[q-1]` along rows, with factors of any size, zeros among them."""
+    blocks, prefixes = _products(by_step(a))
+
+    def span(first: int, last: int, base: Array, carry: Array) -> Array:
+        product = blocks[last] if first == last else prefixes[last]
+        return np.where(product.mantissa == 0, base, _join(base, apply(product, carry)))
+
+    def extend(b: Array, a: Array, t: Array) -> Array:
+        return np.where(a == 0, b, b + multiply(a, t))
+
+    return recurrence(b, a, extend=extend, span=span, initial=initial)
+
+
+def _join(base: Array, passed: Array) -> Array:
+    """The sum of what blocks hold and of what passed them; of opposite infinities the latter,
+    which has been infinite since before these blocks, as one step after the other finds it."""
+    total = base + passed
+    return np.where(np.isnan(total) & ~np.isnan(base) & ~np.isnan(passed), passed, total)
+
+
+def _products(steps: Array) -> tuple[list[Scaled], list[Scaled]]:
+    """The product of each block, and of its chunk's blocks up to and including it."""
+    width, count, _ = steps.shape
+    if count <= 1:
+        return [], []
+    every = split(steps[0])
+    for q in range(1, width):
+        every = times(every, split(steps[q]))
+    blocks = [Scaled(every.mantissa[k], every.exponent[k]) for k in range(count)]
+    prefixes: list[Scaled] = []
+    for k, block in enumerate(blocks):
+        prefixes.append(times(block, prefixes[-1]) if k % CHUNK else block)
+    return blocks, prefixes

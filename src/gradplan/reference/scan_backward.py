@@ -13,7 +13,7 @@ from gradplan.vocabulary import ScanKind, Ties
 
 from .arithmetic import Array, before, multiply
 from .prefix import OPERATIONS, scan_rows
-from .recurrence import BLOCK, CHUNK, Scaled, apply, by_step, recurrence, split, times
+from .recurrence import BLOCK, linear_recurrence, recurrence
 
 # What makes an element beat the extreme before it.
 _BEATS: Mapping[tuple[ScanKind, Ties], np.ufunc] = {
@@ -29,41 +29,9 @@ def cumsum_backward_rows(dy: Array) -> Array:
 
 
 def cumprod_backward_rows(dy: Array, x: Array, y: Array) -> Array:
-    a = before(x[:, ::-1], 1)
-    blocks, prefixes = _products(by_step(a))
-
-    def span(first: int, last: int, base: Array, carry: Array) -> Array:
-        product = blocks[last] if first == last else prefixes[last]
-        return np.where(product.mantissa == 0, base, _join(base, apply(product, carry)))
-
-    def extend(b: Array, a: Array, t: Array) -> Array:
-        return np.where(a == 0, b, b + multiply(a, t))
-
-    t = recurrence(dy[:, ::-1], a, extend=extend, span=span)[:, ::-1]
+    t = linear_recurrence(dy[:, ::-1], before(x[:, ::-1], 1))[:, ::-1]
     y_before = before(y, 1)
     return np.where(y_before == 0, 0.0, multiply(y_before, t))
-
-
-def _join(base: Array, passed: Array) -> Array:
-    """The sum of what blocks hold and of what passed them; of opposite infinities the latter,
-    which has been infinite since before these blocks, as one step after the other finds it."""
-    total = base + passed
-    return np.where(np.isnan(total) & ~np.isnan(base) & ~np.isnan(passed), passed, total)
-
-
-def _products(steps: Array) -> tuple[list[Scaled], list[Scaled]]:
-    """The product of each block, and of its chunk's blocks up to and including it."""
-    width, count, _ = steps.shape
-    if count <= 1:
-        return [], []
-    every = split(steps[0])
-    for q in range(1, width):
-        every = times(every, split(steps[q]))
-    blocks = [Scaled(every.mantissa[k], every.exponent[k]) for k in range(count)]
-    prefixes: list[Scaled] = []
-    for k, block in enumerate(blocks):
-        prefixes.append(times(block, prefixes[-1]) if k % CHUNK else block)
-    return blocks, prefixes
 
 
 def extreme_backward_rows(dy: Array, x: Array, *, kind: ScanKind, ties: Ties) -> Array:

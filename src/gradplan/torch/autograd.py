@@ -26,8 +26,8 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _in_order(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
-    """What a rule gives: one result, or several by name."""
-    return tuple(result[name] for name in names) if isinstance(result, Mapping) else (result,)
+    """What a rule gives: one result, or several by name; None for one that it leaves out."""
+    return tuple(map(result.get, names)) if isinstance(result, Mapping) else (result,)
 
 
 def _sibling(operator: Operator, op: Op) -> Operator:
@@ -37,7 +37,7 @@ def _sibling(operator: Operator, op: Op) -> Operator:
 
 def _forward_of(backward: Operator) -> Operator | None:
     """The operator whose gradient it computes; of several, one that takes indices in any order."""
-    forwards = backward.op.forwards()
+    forwards = backward.op.forwards_of(backward.function)
     in_any_order = [op for op in forwards if not any(t.ascending for t in op.tensors)]
     return _sibling(backward, (in_any_order or list(forwards))[0]) if forwards else None
 
@@ -136,8 +136,7 @@ class OfBackward(Derivative):
         changed = None if self.rule is None else self.rule.push_saved(XP, v, tangents)
         if changed is None:
             return result
-        names = [t.name for t in self.operator.outputs]
-        both = zip(_as_tuple(result), _in_order(changed, names), strict=True)
+        both = zip(_as_tuple(result), _in_order(changed, self.inputs), strict=True)
         summed = tuple(a if b is None else a + b for a, b in both)
         return summed if isinstance(result, tuple) else summed[0]
 
@@ -233,12 +232,18 @@ def _past_others(apply: Callable[..., Any], recorded: int) -> Callable[..., Any]
     return apply_to_first
 
 
+def _wanted(ctx: Any, grads: Sequence[Any]) -> tuple[Any, ...]:
+    """Gradients for PyTorch, which takes none of an optional input that was left out."""
+    given = (None, *grads)
+    return tuple(g if need else None for g, need in zip(given, ctx.needs_input_grad, strict=False))
+
+
 def _backward_by_name(derivative: Derivative, layout: Layout) -> Backward:
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         v = dict(zip(layout.options, ctx.options, strict=True))
         v |= zip(layout.tensors, ctx.saved_tensors, strict=True)
         pulled = derivative.pull(v, grads)
-        return (None, *(pulled.get(name) for name in layout.floats))[: len(ctx.needs_input_grad)]
+        return _wanted(ctx, [pulled.get(name) for name in layout.floats])
 
     return backward
 
@@ -269,7 +274,7 @@ def _backward_by_position(derivative: Derivative, layout: Layout) -> Backward | 
             if made is not None:
                 return made  # type: ignore[no-any-return]
         results = _as_tuple(target.overload(*(grads + kept + ctx.options)[:count]))
-        return (None, *results)[: len(ctx.needs_input_grad)]
+        return _wanted(ctx, results)
 
     return backward
 

@@ -14,6 +14,7 @@ __all__ = [
     "cumsum",
     "embedding",
     "lerp",
+    "linear_scan",
     "logcumsumexp",
     "segment_sum",
     "sparsemax",
@@ -69,6 +70,35 @@ def embedding(
     >>> embedding(torch.tensor([[1, 0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[[3., 4.],
              [1., 2.]]])
+    """
+
+def linear_scan(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    initial: torch.Tensor | None = None,
+    dim: SupportsIndex = -1,
+    reverse: bool = False,
+) -> torch.Tensor:
+    """Linear recurrence h[t] = a[t] h[t-1] + b[t] along `dim`.
+
+    `initial` is the state before the first element and has no such axis. Gradients of
+    any order for a, b and initial, right with zeros in a.
+
+    Args:
+        a: what the state before is multiplied by
+        b: what is added
+        initial: the state before the first [... without scan_axis]
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the states
+
+    >>> a = torch.tensor([0.5, 0.5, 0.0, 0.5], requires_grad=True)
+    >>> h = linear_scan(a, torch.ones(4), torch.tensor(8.0))
+    >>> h.sum().backward()
+    >>> a.grad
+    tensor([12.0000,  5.0000,  5.2500,  1.0000])
     """
 
 def cumsum(

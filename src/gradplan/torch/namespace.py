@@ -35,15 +35,23 @@ class TorchNamespace:
     def first(self, x: Tensor) -> Tensor:
         return x[0]
 
-    def shift(self, x: Tensor, axis: int, by: int, fill: float) -> Tensor:
+    def shift(self, x: Tensor, axis: int, by: int, fill: float | Tensor) -> Tensor:
+        if isinstance(fill, float):
+            fill = torch.full_like(self.edge(x, axis, last=False), fill)
         if x.ndim == 0:
-            return torch.full_like(x, fill)
+            return fill
         n = x.shape[axis]
         if n == 0:
             return x
-        edge = torch.full_like(x.narrow(axis, 0, 1), fill)
+        edge = fill.unsqueeze(axis)
         kept = x.narrow(axis, 0 if by > 0 else 1, n - 1)
         return torch.cat([edge, kept] if by > 0 else [kept, edge], axis)
+
+    def edge(self, x: Tensor, axis: int, last: bool) -> Tensor:
+        if x.ndim == 0:
+            return x
+        n = x.shape[axis]
+        return x.select(axis, n - 1 if last else 0) if n else x.sum(axis)
 
     def latest(self, mask: Tensor, axis: int, reverse: bool) -> Tensor:
         if mask.ndim == 0:
