@@ -8,6 +8,7 @@ Allowed although they look like it: mad of integers, min and max without a round
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 
@@ -67,5 +68,6 @@ def _rounds(instruction: Instruction) -> str | None:
     return instruction.name if instruction.name in known and ".rn." in instruction.opcode else None
 
 
+@functools.lru_cache(1000)
 def _module(ptx: str | bytes) -> Module:
     return parse(ptx.decode() if isinstance(ptx, bytes) else ptx)

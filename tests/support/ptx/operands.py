@@ -92,6 +92,7 @@ class Decoder:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.slots: dict[str, int] = {}
+        self._known: dict[str, str | None] = {}
 
     # Registers -------------------------------------------------------------------------------
 
@@ -99,9 +100,11 @@ class Decoder:
         return self._declared(name) is not None
 
     def _declared(self, name: str) -> str | None:
-        own = self.module.registers.get(name)
-        family = re.match(r"(%[A-Za-z]+)\d+$", name)
-        return own or (self.module.registers.get(family[1]) if family else None)
+        if name not in self._known:
+            own = self.module.registers.get(name)
+            family = re.match(r"(%[A-Za-z]+)\d+$", name)
+            self._known[name] = own or (self.module.registers.get(family[1]) if family else None)
+        return self._known[name]
 
     def dtype(self, name: str) -> DType:
         """The unsigned type as wide as a register."""

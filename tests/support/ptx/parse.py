@@ -94,8 +94,9 @@ def parse(text: str) -> Module:
 def _statements(text: str) -> Iterator[str]:
     """ "{", "}", "label:" and what ends in a semicolon."""
     token = re.compile(r"\s*(?:([{}])|([$\w]+:)(?!:)|([^;]+);)")
+    text = text.rstrip()
     at = 0
-    while text[at:].strip():
+    while at < len(text):
         match = token.match(text, at)
         if match is None:
             raise Unsupported(f"a statement: {text[at : at + 80]!r}")
