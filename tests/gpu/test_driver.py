@@ -63,6 +63,11 @@ def test_a_driver_that_does_not_start(driver: StandIn) -> None:
     )
 
 
+def test_a_driver_that_is_too_old(driver: StandIn) -> None:
+    driver.set_version(11080)
+    assert reason(driver.engine()) == "the driver is for CUDA 11.8, needed is 12.0"
+
+
 def test_without_a_gpu(drivers: Callable[..., StandIn]) -> None:
     assert reason(drivers(capabilities=()).engine()) == "the driver finds no GPU"
 

@@ -38,6 +38,8 @@ __all__ = ["ENGINE", "CudaEngine", "Gpu", "check"]
 _LIBRARY = "libcuda.so.1"
 LEAST_CAPABILITY = (8, 0)
 """What the PTX is compiled for; the driver makes code of it for every newer GPU."""
+LEAST_DRIVER = (12, 0)
+"""The first version of CUDA whose drivers know version 8.0 of PTX."""
 
 # Families ------------------------------------------------------------------------------------
 
@@ -78,9 +80,13 @@ class State:
 
     reason: str | None = None
     """Why there is nothing."""
-    driver: str = ""
+    driver: tuple[int, int] = (0, 0)
     """The CUDA version that the driver goes up to."""
     gpus: tuple[Gpu, ...] = ()
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 def _inquire(library: str) -> State:
@@ -92,7 +98,7 @@ def _inquire(library: str) -> State:
     gpus = tuple(Gpu(str(n), (int(major), int(minor))) for n, major, minor in found["devices"])
     return State(
         None if gpus else "the driver finds no GPU",
-        f"{version // 1000}.{version % 1000 // 10}",
+        (version // 1000, version % 1000 // 10),
         gpus,
     )
 
@@ -135,7 +141,7 @@ class CudaEngine(Engine):
         gpus = {
             f"cuda:{i}": {"name": gpu.name, "arch": gpu.arch} for i, gpu in enumerate(state.gpus)
         }
-        return {"driver": f"CUDA {state.driver}", "gpus": gpus}
+        return {"driver": f"CUDA {_dotted(state.driver)}", "gpus": gpus}
 
     @property
     def place(self) -> str:
@@ -173,6 +179,9 @@ class CudaEngine(Engine):
     def _why_no_device(self) -> str | None:
         if self.state.reason is not None:
             return self.state.reason
+        if self.state.driver < LEAST_DRIVER:
+            has, needs = _dotted(self.state.driver), _dotted(LEAST_DRIVER)
+            return f"the driver is for CUDA {has}, needed is {needs}"
         gpus = dict(enumerate(self.state.gpus))
         if self.device is not None:
             if self.device not in gpus:
@@ -182,7 +191,7 @@ class CudaEngine(Engine):
         if any(gpu.capability >= LEAST_CAPABILITY for gpu in gpus.values()):
             return None
         index, gpu = next(iter(gpus.items()))
-        has, needs = (".".join(map(str, c)) for c in (gpu.capability, LEAST_CAPABILITY))
+        has, needs = _dotted(gpu.capability), _dotted(LEAST_CAPABILITY)
         return f"cuda:{index} ({gpu.name}) has compute capability {has}, needed is {needs}"
 
     def _why_no_kernel(self, op: Op, desc: Descriptor) -> str | None:
@@ -323,12 +332,11 @@ def check(device: Any = "cuda:0") -> None:
     """
     engine = ENGINES["cuda"]
     assert isinstance(engine, CudaEngine)
-    kind, _, index = str(device).rpartition(":")
-    if kind not in ("", "cuda") or not index.isdecimal():
-        kind, index = str(device), "0"
-        if kind != "cuda":
-            raise InvalidProblem(f"check: expected a device such as 'cuda:0'; got {device!r}")
-    common().gradplan_cuda_check(engine.library, int(index))
+    kind, _, index = str(device).partition(":")
+    number = kind if kind.isdecimal() else index or "0"
+    if not (kind == "cuda" or kind.isdecimal()) or not number.isdecimal():
+        raise InvalidProblem(f"check: expected a device such as 'cuda:0'; got {device!r}")
+    common().gradplan_cuda_check(engine.library, int(number))
 
 
 ENGINE = CudaEngine()
