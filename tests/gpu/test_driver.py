@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ptx.run import kernels
 from standin import GpuArray, StandIn, scratch
 from standin.archives import Changed, Without
 
 import gradplan as gp
 from gradplan.engines import cuda, registered
 from gradplan.engines.cuda import CudaEngine, families
-from gradplan.engines.cuda.archive import Binary, DamagedArchive
+from gradplan.engines.cuda.archive import Binary, pack, unpack
 
 DESC = gp.BinaryParamDescriptor(kind="lerp", shape=(4, 32), param=0.25, element="f32")
 
@@ -104,16 +105,14 @@ def test_an_archive_that_lacks_a_kernel(drivers: Callable[..., StandIn]) -> None
             plan.run(**given)
 
 
-def test_a_damaged_archive() -> None:
+def test_a_damaged_archive(drivers: Callable[..., StandIn]) -> None:
     def damaged() -> Mapping[str, Binary]:
-        raise DamagedArchive("the PTX of lerp/f32/rows is not the one that was written")
+        data = bytearray(pack([kernels()["lerp/f32/rows"]]))
+        data[len(data) // 2] ^= 1
+        return unpack(bytes(data))
 
-    class Engine(CudaEngine):
-        def _why_no_device(self) -> None:
-            return None
-
-    text = reason(Engine(kernels=damaged), "cuda")
-    assert text == "the PTX of lerp/f32/rows is not the one that was written"
+    text = reason(drivers(kernels=damaged).engine())
+    assert text.startswith("the package's kernels cannot be read: ")
 
 
 # What fails

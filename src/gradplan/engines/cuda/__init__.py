@@ -15,15 +15,14 @@ import math
 import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradplan.declaration import Descriptor, Kind, Op
 from gradplan.engines import ENGINES, BoundKernel, Engine
 from gradplan.engines.checks import ANY_DEVICE, common, described, direct, recover
-from gradplan.engines.cuda import archive, launches
-from gradplan.engines.cuda.archive import Binary, DamagedArchive
+from gradplan.engines.cuda import launches
 from gradplan.engines.cuda.crossing import describe_program, layouts_from
 from gradplan.engines.cuda.launches.errors import offence
 from gradplan.engines.cuda.memory import DeviceArray
@@ -32,6 +31,9 @@ from gradplan.forks import LOCK
 from gradplan.streams import stream_handle
 from gradplan.tensors import framework_of
 from gradplan.vocabulary import Error, InvalidProblem, Unsupported
+
+if TYPE_CHECKING:
+    from gradplan.engines.cuda.archive import Binary
 
 __all__ = ["ENGINE", "CudaEngine", "Gpu", "check"]
 
@@ -116,7 +118,7 @@ class CudaEngine(Engine):
     def __init__(
         self,
         library: str | None = None,
-        kernels: Callable[[], Mapping[str, Binary]] = archive.load,
+        kernels: Callable[[], Mapping[str, Binary]] | None = None,
         device: int | None = None,
     ) -> None:
         self._library = library
@@ -165,8 +167,12 @@ class CudaEngine(Engine):
 
     @functools.cached_property
     def kernels(self) -> Mapping[str, Binary]:
-        """By key."""
-        return self._load()
+        """By key; those that are shipped are read when they are needed."""
+        if self._load is not None:
+            return self._load()
+        from gradplan.engines.cuda.archive import load
+
+        return load()
 
     # What it can do
 
@@ -198,10 +204,14 @@ class CudaEngine(Engine):
         if not self.has(op):
             return f"no kernel for {op.name}"
         try:
+            kernels = self.kernels
+        except Exception as error:  # a damaged file, or a Python that cannot read it
+            return f"the package's kernels cannot be read: {error}"
+        try:
             program = families()[0][op.name](desc, _packed(op, desc))
-            missing = [each.kernel for each in program.launches if each.kernel not in self.kernels]
-        except (Unsupported, DamagedArchive) as error:
+        except Unsupported as error:
             return str(error)
+        missing = [each.kernel for each in program.launches if each.kernel not in kernels]
         return f"the package has no kernel {missing[0]}" if missing else None
 
     # A plan
