@@ -169,7 +169,7 @@ def main() -> None:
         sys.exit("docs/gpu-kernels.md is not what ptxas says: run make kernels")
     DOCUMENT.write_text(new)
     if spilled := [key for key, line in read_table(new).items() if line.spilled]:
-        sys.exit(f"registers are spilled by {', '.join(spilled)}")
+        sys.exit(f"registers are spilled (see kernels/registers.py) by {', '.join(spilled)}")
 
 
 if __name__ == "__main__":

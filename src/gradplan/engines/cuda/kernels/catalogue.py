@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import hashlib
 import importlib
@@ -19,6 +20,7 @@ from . import __name__ as _package
 from . import __path__ as _path
 from .compiler import CAPABILITY, PTX_VERSION, VERSION
 from .kernel import Kernel
+from .registers import LIMIT, LIMITED
 
 
 def catalogue() -> dict[str, Kernel]:
@@ -30,6 +32,8 @@ def catalogue() -> dict[str, Kernel]:
             if key in found:
                 raise ValueError(f"two kernels are called {key}")
             found[key] = kernel
+    for key in LIMITED:
+        found[key] = dataclasses.replace(found[key], registers=LIMIT)
     return dict(sorted(found.items()))
 
 
@@ -40,6 +44,8 @@ def source_digest(kernel: Kernel) -> str:
     that they name, how it is specialised, and the compiler.
     """
     sha = hashlib.sha256(f"{VERSION} {CAPABILITY} {PTX_VERSION}".encode())
+    if kernel.registers is not None:
+        sha.update(f" registers {kernel.registers}".encode())
     functions: dict[str, str] = {}
     _collect(kernel.function, functions)
     constants = {name: _constant(value, functions) for name, value in kernel.constants.items()}

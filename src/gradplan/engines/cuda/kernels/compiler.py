@@ -44,7 +44,9 @@ class Compiled:
 
 def compile(kernel: Kernel, *, fusion: bool = False) -> Compiled:
     """`fusion` is for the test that shows that contraction would be noticed."""
-    options = {"ptx_version": PTX_VERSION, "enable_fp_fusion": fusion}
+    options: dict[str, Any] = {"ptx_version": PTX_VERSION, "enable_fp_fusion": fusion}
+    if kernel.registers is not None:
+        options["maxnreg"] = kernel.registers
     assembly, metadata = _run_stages(kernel, NVIDIA, "ptx", options)
     ptx = _without_comments(assembly)
     scratch = metadata["global_scratch_size"] or metadata["profile_scratch_size"]

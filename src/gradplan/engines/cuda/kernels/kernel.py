@@ -26,6 +26,8 @@ class Kernel:
     """Arguments that are known to be multiples of 16: of pointers the address in bytes, of numbers
     the value."""
     warps: int = 4
+    registers: int | None = None
+    """The most that a thread may use; see registers.py."""
 
     def __post_init__(self) -> None:
         names = tuple(self.function.arg_names)
