@@ -12,7 +12,7 @@ from row_calls import RUN, Where, call, expected, far_apart, mutated, same
 from samples import ELEMENTS
 
 from gradplan.cases import FLAVOURS, floats
-from gradplan.engines.cuda.launches.tiles import WHOLE, WHOLE_ACROSS
+from gradplan.engines.cuda.launches.tiles import SPARSEMAX
 from gradplan.ops.sparsemax import SparsemaxBackwardDescriptor, SparsemaxDescriptor
 from gradplan.vocabulary import ElementKind
 
@@ -34,7 +34,6 @@ PROBLEMS = (
     ((0, 3), 1),
     ((3, 0), 1),
 )
-FORMS = (*WHOLE, "long", "across", *(f"across/{most}" for most in WHOLE_ACROSS))
 
 
 def _forward(kind: ElementKind, shape: tuple[int, ...], axis: int) -> SparsemaxDescriptor:
@@ -74,9 +73,10 @@ def test_bits_are_those_of_the_reference(kind: ElementKind) -> None:
         call("sparsemax_backward", desc, {**inputs, "dx": dx.array})
         assert same(dx.array, want), (shape, flavour)
         assert dx.only_itself_written()
-    assert {f"sparsemax/{kind.value}/{form}" for form in FORMS} <= RUN
-    assert {f"sparsemax/{kind.value}/{form}/vector" for form in (*WHOLE, "long")} <= RUN
-    assert {f"sparsemax_backward/{kind.value}/{form}" for form in ("along", "across")} <= RUN
+    assert {f"sparsemax/{kind.value}/{form}" for form in SPARSEMAX} <= RUN
+    assert {
+        f"sparsemax_backward/{kind.value}/{form}" for form in ("along", "short", "across")
+    } <= RUN
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((3, 40), 1), ((1, 4200), 1), ((5, 40), 0)])

@@ -4,8 +4,8 @@ Rows are copied as words of 2, 4 or 8 bytes, never as floats, so payloads of NaN
 both tensors are contiguous, pairs and fours of narrow elements travel as one word, and where rows
 are multiples of 64 bytes and aligned, four words of 4 bytes in one instruction ("vector").
 
-Bytes are the least possible: indices once, rows once, the output once. About 13 PTX instructions
-per word, a quarter of that in the vector form.
+Bytes are the least possible: indices once, rows once, the output once. PTX instructions per word of
+a row: 25 where it is wide, 11 in the vector form.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two launches: programs of 4096 indices each write the first offence of their own, and one program
 takes the first of those and leaves it in the words of launches/errors.py. Reads the indices once;
 for ids that have to ascend, the same pass writes them as the 32-bit keys that sums look them up by.
-About 12 PTX instructions per index.
+PTX instructions per index: 16 for bounds, 37 for bounds, order and keys.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ members that are not there are it, so that the loops need no selects.
 
 Bytes: each row is read once and each sum written once, which is the least; 8 bytes per id and the
 searches' log2(n) reads per segment (from the cache) come on top. Sums of the blocks of huge
-segments are 1/128 of their rows, written and read. About 9 PTX instructions per element.
+segments are 1/128 of their rows, written and read. PTX instructions per element, f32, 32 members a
+segment: 8 in the vector form, 23 to 36 in the others, more for fewer members.
 """
 
 from __future__ import annotations

@@ -12,15 +12,13 @@ from gradplan.reference.sparsemax import LANES
 
 from .layouts import Space, simplified
 from .tiles import (
-    ACROSS,
-    LONG,
     REDUCED,
     REDUCED_ACROSS,
+    SHORT,
+    SPARSEMAX,
     UNDERWAY,
     VECTOR,
-    VECTOR_LINES,
-    WHOLE,
-    WHOLE_ACROSS,
+    sparsemax_form,
 )
 
 _OUTER = 3  # axes of lines that a kernel knows
@@ -67,18 +65,9 @@ def sparsemax(desc: Descriptor, layouts: Mapping[str, Layout]) -> Program:
     names = ("x", "y")
     launches = []
     for space in _pieces(layouts, names, desc.softmax_axis):
-        n = space.extents[-1]
-        across = _is_across(space)
-        tiles = WHOLE_ACROSS if across else WHOLE
-        whole = next((most for most in tiles if n <= int(most)), None)
-        lines, elements = tiles[whole][:2] if whole else ACROSS if across else LONG
-        if across:
-            form = f"across/{whole}" if whole else "across"
-        else:
-            form = whole or "long"
-            if all(_is_vector(space, name) for name in names):
-                lines = VECTOR_LINES.get(form, lines)
-                form += "/vector"
+        vector = all(_is_vector(space, name) for name in names)
+        form = sparsemax_form(space.extents[-1], across=_is_across(space), vector=vector)
+        lines, elements, _ = SPARSEMAX[form]
         kernel = f"sparsemax/{desc.element.value}/{form}"
         launches.append(_launch(kernel, names, space, lines, elements))
     return Program(tuple(launches))
@@ -91,6 +80,8 @@ def sparsemax_backward(desc: Descriptor, layouts: Mapping[str, Layout]) -> Progr
     for space in _pieces(layouts, names, desc.softmax_axis):
         if _is_across(space):
             form, lines, elements = "across", REDUCED_ACROSS, LANES
+        elif space.extents[-1] <= SHORT:
+            form, lines, elements = "short", REDUCED, LANES
         else:
             form, lines, elements = "along", REDUCED, LANES * UNDERWAY
         kernel = f"sparsemax_backward/{desc.element.value}/{form}"

@@ -56,20 +56,42 @@ def sum_form(width: int) -> str:
     return next((f for f in ("narrow", "middle") if width <= SUMMED[f][1]), "wide")
 
 
-WHOLE = {"16": (16, 16, 4), "128": (1, 128, 1), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
-"""Lines, elements and warps of a program of sparsemax that keeps whole lines in registers; by the
-most elements that a line may have."""
-VECTOR_LINES = {"16": 64, "128": 2}
-"""Lines of it where a lane has several elements of one, so that it still has one or two lines."""
-LONG = (1, 2048)
-"""Lines and elements that it visits at a time where lines are longer."""
-ACROSS = (32, 32)
-"""The same where neighbours in memory belong to neighbouring lines."""
-WHOLE_ACROSS = {"32": (32, 32, 4), "128": (32, 128, 8)}
-"""Those of WHOLE then."""
+SPARSEMAX = {
+    "16": (16, 16, 4),
+    "128": (1, 128, 1),
+    "1024": (1, 1024, 4),
+    "4096": (1, 4096, 8),
+    "long": (1, 1024, 4),
+    "16/vector": (64, 16, 4),
+    "128/vector": (2, 128, 1),
+    "1024/vector": (1, 1024, 4),
+    "4096/vector": (1, 4096, 8),
+    "long/vector": (1, 2048, 8),
+    "across/32": (32, 32, 4),
+    "across/128": (32, 128, 8),
+    "across/long": (32, 32, 4),
+}
+"""Lines, elements and warps of a program of sparsemax. A form is named after the most elements that
+a line may have to stay in registers as a whole; long ones are visited piece by piece. "vector": a
+lane has several neighbours of a line; "across": neighbours in memory belong to different lines."""
+
+
+def sparsemax_form(n: int, *, across: bool, vector: bool) -> str:
+    """Which of SPARSEMAX suits lines of n elements.
+
+    >>> sparsemax_form(17, across=False, vector=True), sparsemax_form(129, across=True, vector=True)
+    ('128/vector', 'across/long')
+    """
+    before, behind = ("across/", "") if across else ("", "/vector" if vector else "")
+    limits = (f"{before}{most}{behind}" for most in (16, 32, 128, 1024, 4096) if n <= most)
+    return next((form for form in limits if form in SPARSEMAX), f"{before}long{behind}")
+
+
 REDUCED = 8
 """Lines of a program of sparsemax's gradient, 16 lanes each."""
 UNDERWAY = 8
 """Loads of a lane before its first addition, where sums are serial."""
+SHORT = 64
+"""Elements of a line that are few enough to be loaded 16 at a time there."""
 REDUCED_ACROSS = 32
 """The same where neighbours in memory belong to neighbouring lines, a lane each."""
