@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ptx.run import kernels
 from standin import GpuArray, StandIn, scratch
 from standin.archives import Changed, Without
 
 import gradplan as gp
 from gradplan.engines import cuda, registered
 from gradplan.engines.cuda import CudaEngine, families
-from gradplan.engines.cuda.archive import Binary, DamagedArchive
+from gradplan.engines.cuda.archive import Binary, pack, unpack
 
 DESC = gp.BinaryParamDescriptor(kind="lerp", shape=(4, 32), param=0.25, element="f32")
 
@@ -63,6 +64,11 @@ def test_a_driver_that_does_not_start(driver: StandIn) -> None:
     )
 
 
+def test_a_driver_that_is_too_old(driver: StandIn) -> None:
+    driver.set_version(11080)
+    assert reason(driver.engine()) == "the driver is for CUDA 11.8, needed is 12.0"
+
+
 def test_without_a_gpu(drivers: Callable[..., StandIn]) -> None:
     assert reason(drivers(capabilities=()).engine()) == "the driver finds no GPU"
 
@@ -99,16 +105,14 @@ def test_an_archive_that_lacks_a_kernel(drivers: Callable[..., StandIn]) -> None
             plan.run(**given)
 
 
-def test_a_damaged_archive() -> None:
+def test_a_damaged_archive(drivers: Callable[..., StandIn]) -> None:
     def damaged() -> Mapping[str, Binary]:
-        raise DamagedArchive("the PTX of lerp/f32/rows is not the one that was written")
+        data = bytearray(pack([kernels()["lerp/f32/rows"]]))
+        data[len(data) // 2] ^= 1
+        return unpack(bytes(data))
 
-    class Engine(CudaEngine):
-        def _why_no_device(self) -> None:
-            return None
-
-    text = reason(Engine(kernels=damaged), "cuda")
-    assert text == "the PTX of lerp/f32/rows is not the one that was written"
+    text = reason(drivers(kernels=damaged).engine())
+    assert text.startswith("the package's kernels cannot be read: ")
 
 
 # What fails

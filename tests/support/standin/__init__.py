@@ -131,6 +131,10 @@ class StandIn:
         """The next call of a function of the driver's fails."""
         self._c.standin_fail(function.encode(), code)
 
+    def set_version(self, version: int) -> None:
+        """Of CUDA, as the driver counts: 12040 is 12.4."""
+        self._c.standin_version(version)
+
     def count(self, what: str) -> int:
         return int(self._c.standin_count(what.encode()))
 

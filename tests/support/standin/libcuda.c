@@ -53,6 +53,7 @@ typedef int (*launcher)(const char* ptx, const char* name, int device, const uns
                         uint64_t stream, void** parameters);
 
 static struct context contexts[MOST];
+static int driver_version = 12040;
 static int device_count, major[MOST], minor[MOST];
 static int retained[MOST], modules_loaded, host_allocations, waits;
 static uint64_t captured;  // the stream that is being captured, + 1
@@ -73,6 +74,7 @@ void standin_devices(int count, const int* majors, const int* minors) {
 void standin_callbacks(launcher l, void (*w)(int), void (*a)(uint64_t, uint64_t, int)) {
   launch = l, wait_for = w, allocated = a;
 }
+void standin_version(int version) { driver_version = version; }
 void standin_fail(const char* function, int code) {
   snprintf(failing, sizeof failing, "%s", function);
   failure = code;
@@ -110,7 +112,7 @@ int cuInit(unsigned flags) {
 }
 int cuDriverGetVersion(int* version) {
   ENTER
-  return *version = 12040, SUCCESS;
+  return *version = driver_version, SUCCESS;
 }
 int cuDeviceGetCount(int* count) {
   ENTER

@@ -15,15 +15,14 @@ import math
 import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradplan.declaration import Descriptor, Kind, Op
 from gradplan.engines import ENGINES, BoundKernel, Engine
 from gradplan.engines.checks import ANY_DEVICE, common, described, direct, recover
-from gradplan.engines.cuda import archive, launches
-from gradplan.engines.cuda.archive import Binary, DamagedArchive
+from gradplan.engines.cuda import launches
 from gradplan.engines.cuda.crossing import describe_program, layouts_from
 from gradplan.engines.cuda.launches.errors import offence
 from gradplan.engines.cuda.memory import DeviceArray
@@ -33,11 +32,16 @@ from gradplan.streams import stream_handle
 from gradplan.tensors import framework_of
 from gradplan.vocabulary import Error, InvalidProblem, Unsupported
 
+if TYPE_CHECKING:
+    from gradplan.engines.cuda.archive import Binary
+
 __all__ = ["ENGINE", "CudaEngine", "Gpu", "check"]
 
 _LIBRARY = "libcuda.so.1"
 LEAST_CAPABILITY = (8, 0)
 """What the PTX is compiled for; the driver makes code of it for every newer GPU."""
+LEAST_DRIVER = (12, 0)
+"""The first version of CUDA whose drivers know version 8.0 of PTX."""
 
 # Families ------------------------------------------------------------------------------------
 
@@ -78,9 +82,13 @@ class State:
 
     reason: str | None = None
     """Why there is nothing."""
-    driver: str = ""
+    driver: tuple[int, int] = (0, 0)
     """The CUDA version that the driver goes up to."""
     gpus: tuple[Gpu, ...] = ()
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 def _inquire(library: str) -> State:
@@ -92,7 +100,7 @@ def _inquire(library: str) -> State:
     gpus = tuple(Gpu(str(n), (int(major), int(minor))) for n, major, minor in found["devices"])
     return State(
         None if gpus else "the driver finds no GPU",
-        f"{version // 1000}.{version % 1000 // 10}",
+        (version // 1000, version % 1000 // 10),
         gpus,
     )
 
@@ -110,7 +118,7 @@ class CudaEngine(Engine):
     def __init__(
         self,
         library: str | None = None,
-        kernels: Callable[[], Mapping[str, Binary]] = archive.load,
+        kernels: Callable[[], Mapping[str, Binary]] | None = None,
         device: int | None = None,
     ) -> None:
         self._library = library
@@ -135,7 +143,7 @@ class CudaEngine(Engine):
         gpus = {
             f"cuda:{i}": {"name": gpu.name, "arch": gpu.arch} for i, gpu in enumerate(state.gpus)
         }
-        return {"driver": f"CUDA {state.driver}", "gpus": gpus}
+        return {"driver": f"CUDA {_dotted(state.driver)}", "gpus": gpus}
 
     @property
     def place(self) -> str:
@@ -159,8 +167,12 @@ class CudaEngine(Engine):
 
     @functools.cached_property
     def kernels(self) -> Mapping[str, Binary]:
-        """By key."""
-        return self._load()
+        """By key; those that are shipped are read when they are needed."""
+        if self._load is not None:
+            return self._load()
+        from gradplan.engines.cuda.archive import load
+
+        return load()
 
     # What it can do
 
@@ -173,6 +185,9 @@ class CudaEngine(Engine):
     def _why_no_device(self) -> str | None:
         if self.state.reason is not None:
             return self.state.reason
+        if self.state.driver < LEAST_DRIVER:
+            has, needs = _dotted(self.state.driver), _dotted(LEAST_DRIVER)
+            return f"the driver is for CUDA {has}, needed is {needs}"
         gpus = dict(enumerate(self.state.gpus))
         if self.device is not None:
             if self.device not in gpus:
@@ -182,17 +197,21 @@ class CudaEngine(Engine):
         if any(gpu.capability >= LEAST_CAPABILITY for gpu in gpus.values()):
             return None
         index, gpu = next(iter(gpus.items()))
-        has, needs = (".".join(map(str, c)) for c in (gpu.capability, LEAST_CAPABILITY))
+        has, needs = _dotted(gpu.capability), _dotted(LEAST_CAPABILITY)
         return f"cuda:{index} ({gpu.name}) has compute capability {has}, needed is {needs}"
 
     def _why_no_kernel(self, op: Op, desc: Descriptor) -> str | None:
         if not self.has(op):
             return f"no kernel for {op.name}"
         try:
+            kernels = self.kernels
+        except Exception as error:  # a damaged file, or a Python that cannot read it
+            return f"the package's kernels cannot be read: {error}"
+        try:
             program = families()[0][op.name](desc, _packed(op, desc))
-            missing = [each.kernel for each in program.launches if each.kernel not in self.kernels]
-        except (Unsupported, DamagedArchive) as error:
+        except Unsupported as error:
             return str(error)
+        missing = [each.kernel for each in program.launches if each.kernel not in kernels]
         return f"the package has no kernel {missing[0]}" if missing else None
 
     # A plan
@@ -323,12 +342,11 @@ def check(device: Any = "cuda:0") -> None:
     """
     engine = ENGINES["cuda"]
     assert isinstance(engine, CudaEngine)
-    kind, _, index = str(device).rpartition(":")
-    if kind not in ("", "cuda") or not index.isdecimal():
-        kind, index = str(device), "0"
-        if kind != "cuda":
-            raise InvalidProblem(f"check: expected a device such as 'cuda:0'; got {device!r}")
-    common().gradplan_cuda_check(engine.library, int(index))
+    kind, _, index = str(device).partition(":")
+    number = kind if kind.isdecimal() else index or "0"
+    if not (kind == "cuda" or kind.isdecimal()) or not number.isdecimal():
+        raise InvalidProblem(f"check: expected a device such as 'cuda:0'; got {device!r}")
+    common().gradplan_cuda_check(engine.library, int(number))
 
 
 ENGINE = CudaEngine()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradplan.declaration import Operand
-from gradplan.engines.cuda.archive import Binary
 from gradplan.engines.cuda.program import (
     ERRORS,
     F32,
@@ -22,6 +21,9 @@ from gradplan.engines.cuda.program import (
     Program,
 )
 from gradplan.vocabulary import KernelError
+
+if TYPE_CHECKING:
+    from gradplan.engines.cuda.archive import Binary
 
 # Places of arguments that are no tensor.
 _WORKSPACE, _REPORT, _NUMBER = -1, -2, -3
