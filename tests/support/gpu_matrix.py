@@ -240,7 +240,7 @@ def wrong(case: GpuCase, binaries: Mapping[str, Binary] | None = None) -> list[s
         found.append(f"reported {complaint!r}, expected {refused}")
     for name, placed in outputs.items():
         if isinstance(expected, dict):
-            difference = first_difference(placed.array, expected[name])
+            difference = first_difference(placed.array, _as(expected[name], name, case))
             found += [f"{name}{difference}"] if difference else []
         if not placed.only_itself_written():
             found.append(f"{name}: memory beside the output was written")
@@ -248,6 +248,15 @@ def wrong(case: GpuCase, binaries: Mapping[str, Binary] | None = None) -> list[s
     if not case.in_place:
         found += [f"{name}: an input was changed" for name in changed]
     return [f"{case}: {what}" for what in found]
+
+
+def _as(wanted: bytes, name: str, case: GpuCase) -> bytes:
+    """What the reference gives, in the type of the output: positions have two."""
+    operand = next(o for o in case.case.op.operands(case.case.desc) if o.name == name)
+    values = np.frombuffer(wanted, operand.kinds[0].dtype)
+    return (
+        values.astype(_kind(case, operand).dtype).tobytes() if values.dtype.kind == "i" else wanted
+    )
 
 
 def _placed(case: GpuCase, prepared: Prepared) -> tuple[dict[str, Array], dict[str, Placed]]:
