@@ -14,6 +14,9 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 # A few processes at once: each imports PyTorch and JAX, and the largest tests need gigabytes.
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS) --maxprocesses=4 --dist=worksteal
 
+# It compiles the GPU kernels, and another one would compile them to other bytes.
+TRITON := 3.9.0
+
 # A stamp says what has been done to the environment, and when.
 CREATED := $(VENV)/created
 INSTALLED := $(VENV)/installed
@@ -23,11 +26,12 @@ DOCUMENTED := $(VENV)/documented
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
 WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py pictures.py)
+KERNEL_WRITERS := tools/kernels.py tools/gpu_table.py
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help certify certify-aarch64 quick test lint format stubs docs site wheel exhaustive sanitize \
-	bench clean
+.PHONY: help certify certify-gpu certify-aarch64 quick test lint format stubs kernels docs site wheel \
+	exhaustive sanitize bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +62,7 @@ PROGRESS := sed -un 's|^ *\(\[[0-9]*/[0-9]*\]\) .*CMakeFiles/\(.*\)\.dir/\(.*\)\
 
 $(TESTABLE): $(CREATED)
 	@echo "== installing test requirements (PyTorch and JAX are large)"
-	@$(PIP) install torch==2.13.0
+	@$(PIP) install torch==2.13.0 triton==$(TRITON)
 	@$(PIP) install jax jax-tvm-ffi entmax pytest pytest-xdist hypothesis expecttest \
 		mypy ruff clang-format
 	@touch $@
@@ -78,6 +82,10 @@ $(DOCUMENTED): $(CREATED)
 certify: $(INSTALLED) ## verify every plan against the reference on this machine
 	@$(BIN)/gradplan certify
 
+certify-gpu: $(INSTALLED) ## the same on a GPU; the report is build/certificate-gpu.json
+	@mkdir -p build
+	@$(BIN)/gradplan certify --engine cuda --json build/certificate-gpu.json
+
 certify-aarch64: $(CREATED) ## the same on aarch64: cross-built, run under qemu (needs Debian; 5 minutes)
 	@tools/certify_aarch64.sh $(BIN)/python $(BIN)/cmake
 
@@ -90,6 +98,7 @@ test: $(INSTALLED) $(TESTABLE) ## run the test suite against the installed packa
 lint: $(INSTALLED) $(TESTABLE) ## check style and types
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== stubs" && for tool in $(WRITERS); do $(BIN)/python $$tool --check || exit; done
+	@echo "== kernels" && for tool in $(KERNEL_WRITERS); do $(BIN)/python $$tool --check || exit; done
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== clang-format" && $(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
@@ -99,6 +108,10 @@ format: $(TESTABLE) ## apply the style
 
 stubs: $(INSTALLED) ## write type stubs, and tables and pictures of the documents, from the declarations
 	@for tool in $(WRITERS); do $(BIN)/python $$tool || exit; done
+
+# From the sources and into them: what is installed may be older.
+kernels: $(INSTALLED) $(TESTABLE) ## compile the GPU kernels that have changed, and assemble them
+	@for tool in $(KERNEL_WRITERS); do PYTHONPATH=src $(BIN)/python $$tool || exit; done
 
 # Material's makers announce another program on every run; this one is looked after until 2027.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs

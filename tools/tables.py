@@ -78,7 +78,9 @@ def _names(bridge: str, op: Op, function: Function) -> Iterator[str]:
                 if chosen == function.name:
                     yield f"{offer.name}(..., {flag}=True)"
             if function.name in offer.like.adds.values():
-                yield f"{offer.name}(...).indices"
+                yield offer.name
+            if function.part_of in offer.like.adds.values():
+                yield f"{offer.name}(...).{op.outputs[0].name}"
 
 
 def _called(bridge: str, op: Op, function: Function) -> list[str]:
@@ -166,7 +168,8 @@ def _bridge_call(bridge: Bridge, op: Op, function: Function) -> list[str]:
             offer
             for other in _forwards()
             if (offer := offer_of(bridge.name, *other)) is not None
-            and function.name in {**offer.like.chooses, **offer.like.adds}.values()
+            and {function.name, function.part_of}
+            & {*offer.like.chooses.values(), *offer.like.adds.values()}
         )
         return [names[0], *(_bridge_default(chooser, is_it) for is_it in _CONVENTIONS)]
     shown = f"{short}.{own.name}({own.arguments})"

@@ -12,7 +12,7 @@
 #include <new>
 #include <optional>
 
-#include "ffi/contract.h"
+#include "ffi/call.h"
 #include "ffi/python_lock.h"
 #include "memory/thread_pool.h"
 
@@ -27,54 +27,7 @@ using tvm::ffi::Map;
 using tvm::ffi::PackedArgs;
 using tvm::ffi::String;
 
-// Errors carry no C++ backtrace: the Python one ends at the user's call, which is where to look.
-template <class F>
-auto translate_errors(F&& f) {
-  try {
-    return f();
-  } catch (const PlanError& e) {
-    throw tvm::ffi::Error("gradplan." + e.kind, e.what(), "");
-  } catch (const std::bad_alloc&) {
-    throw tvm::ffi::Error("MemoryError", "gradplan: out of memory", "");
-  }
-}
-
 // ---- a call ------------------------------------------------------------------------------------
-
-const DLTensor* tensor_argument(const std::string& plan, const std::string& name,
-                                AnyView argument) {
-  if (auto t = argument.try_cast<DLTensor*>()) return *t;
-  throw PlanError("InvalidProblem", plan + ": tensor '" + name + "': expected a tensor, got " +
-                                        argument.GetTypeKey());
-}
-
-bool is_none(AnyView argument) { return argument.type_index() == tvm::ffi::TypeIndex::kTVMFFINone; }
-
-// The arguments of a call, checked: all tensors and perhaps a workspace, each of which may be None
-// if it can be done without.
-struct Call {
-  Operand operands[kMaxTensors];
-  MergedStrides strides[kMaxTensors];
-  char* workspace = nullptr;  // null: the caller has none
-
-  Call(const CallContract& contract, PackedArgs args, bool merging) {
-    const int count = int(contract.tensors.size());
-    if (args.size() != count && args.size() != count + 1)
-      throw PlanError("InvalidProblem", contract.plan + ": expected " + std::to_string(count) +
-                                            " tensors and perhaps a workspace, got " +
-                                            std::to_string(args.size()) + " arguments");
-    const DLTensor* given[kMaxTensors];
-    for (int i = 0; i < count; ++i) {
-      const TensorContract& tensor = contract.tensors[i];
-      const bool left_out = tensor.optional && is_none(args[i]);
-      given[i] = left_out ? nullptr : tensor_argument(contract.plan, tensor.name, args[i]);
-    }
-    contract.check(given, operands, merging ? strides : nullptr);
-    if (args.size() > count && !is_none(args[count]))
-      workspace = contract.check_workspace(
-          operands, *tensor_argument(contract.plan, "workspace", args[count]));
-  }
-};
 
 // Memory for the time of a call.
 class Scratch {
@@ -143,41 +96,11 @@ Function make_run(std::shared_ptr<const CallContract> contract, Launch launch, M
 
 // ---- a plan ------------------------------------------------------------------------------------
 
-using Operands = Array<Array<Any>>;
-
 AttributeValue attribute_from(const Any& value) {
   if (auto text = value.try_cast<String>()) return std::string(*text);
   if (auto integer = value.as<int64_t>()) return *integer;
   if (auto flag = value.as<bool>()) return int64_t{*flag};
   return value.cast<double>();
-}
-
-std::shared_ptr<CallContract> contract_of(const String& plan, const Operands& operands) {
-  auto contract = std::make_shared<CallContract>();
-  contract->plan = plan;
-  std::map<std::string, int> slot;
-  for (const Array<Any>& o : operands) {
-    TensorContract t;
-    t.name = o[0].cast<String>();
-    const std::string role = o[1].cast<String>();
-    t.role = role == "in" ? Role::kInput : role == "out" ? Role::kOutput : Role::kInOut;
-    for (const String& d : o[2].cast<Array<String>>()) t.dtypes.push_back(dtype_from_name(d));
-    for (int64_t extent : o[3].cast<Array<int64_t>>()) t.shape.push_back(extent);
-    t.packed_stride.resize(t.shape.size());
-    int64_t stride = 1;
-    for (int d = int(t.shape.size()) - 1; d >= 0; --d) {
-      t.packed_stride[d] = stride;
-      stride *= t.shape[d];
-    }
-    for (const String& other : o[4].cast<Array<String>>())
-      if (auto found = slot.find(other); found != slot.end()) t.may_equal.push_back(found->second);
-    t.optional = o.size() > 5 && o[5].cast<bool>();
-    slot[t.name] = int(contract->tensors.size());
-    contract->tensors.push_back(std::move(t));
-  }
-  if (contract->tensors.size() > kMaxTensors)
-    throw PlanError("KernelError", contract->plan + ": too many tensors");
-  return contract;
 }
 
 Problem problem_of(const CallContract& contract, const Map<String, Any>& attributes) {
@@ -235,10 +158,12 @@ Map<String, Any> bind_plan(const Kernels& kernels, const String& name, const Str
 
 // A function that makes the checks of a call and runs nothing, for engines that are not in C++ and
 // for plans that ask. Outputs may be None: they need not be there yet.
-Function checks(const String& plan, const Operands& operands, int64_t device_type) {
+Function checks(const String& plan, const Operands& operands, int64_t device_type,
+                int64_t device_id) {
   return translate_errors([&] {
     auto contract = contract_of(plan, operands);
     contract->device = DLDeviceType(device_type);
+    contract->device_id = int(device_id);
     for (TensorContract& t : contract->tensors) t.optional = t.optional || t.role != Role::kInput;
     return Function::FromPacked(
         [contract = std::shared_ptr<const CallContract>(contract)](PackedArgs args, Any*) {

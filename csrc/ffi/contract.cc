@@ -40,6 +40,13 @@ std::string device_name(DLDeviceType type) {
   return "device of DLPack type " + std::to_string(int(type));
 }
 
+// Memory that GPU and CPU share counts as the GPU's.
+bool is_on(DLDevice found, DLDeviceType wanted) {
+  return found.device_type == wanted || (wanted == kDLCUDA && found.device_type == kDLCUDAManaged);
+}
+
+std::string gpu_name(int id) { return "cuda:" + std::to_string(id); }
+
 std::string describe(const int64_t* shape, int rank) {
   std::string text = "[";
   for (int d = 0; d < rank; ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
@@ -84,7 +91,7 @@ bool merge_axes(const DLTensor& t, const Shape& shape, MergedStrides& strides) {
 
 void check_tensor(const CallContract& contract, const TensorContract& want, const DLTensor& t,
                   Operand& out, MergedStrides* merged) {
-  if (t.device.device_type != contract.device) {
+  if (!is_on(t.device, contract.device)) {
     const std::string name = device_name(contract.device);
     fail("Unsupported", contract, want,
          "a " + name + " tensor (this plan runs on the " + name + ")",
@@ -148,15 +155,25 @@ Dtype dtype_from_name(const std::string& name) {
 
 const char* dtype_name(Dtype d) { return kDtypes[int(d)].name; }
 
-void CallContract::check(const DLTensor* const* given, Operand* operands,
-                         MergedStrides* strides) const {
+int CallContract::check(const DLTensor* const* given, Operand* operands,
+                        MergedStrides* strides) const {
   const int count = int(tensors.size());
+  int on_device = device_id, first = -1;
   for (int i = 0; i < count; ++i) {
-    if (given[i] != nullptr)
-      check_tensor(*this, tensors[i], *given[i], operands[i],
-                   strides != nullptr ? &strides[i] : nullptr);
-    else
+    if (given[i] == nullptr) {
       operands[i] = {nullptr, tensors[i].dtypes[0], 0, nullptr, nullptr};
+      continue;
+    }
+    check_tensor(*this, tensors[i], *given[i], operands[i],
+                 strides != nullptr ? &strides[i] : nullptr);
+    if (device == kDLCPU) continue;  // which is one device, whatever its number
+    const int id = given[i]->device.device_id;
+    if (on_device != kAnyDevice && id != on_device)
+      fail("InvalidProblem", *this, tensors[i],
+           "a tensor on " + gpu_name(on_device) +
+               (first < 0 ? " (this plan's device)" : ", as '" + tensors[first].name + "'"),
+           "one on " + gpu_name(id));
+    if (on_device == kAnyDevice) on_device = id, first = i;
   }
   for (int i = 0; i < count; ++i) {
     const TensorContract& want = tensors[i];
@@ -180,9 +197,11 @@ void CallContract::check(const DLTensor* const* given, Operand* operands,
            "memory that overlaps it");
     }
   }
+  return std::max(on_device, 0);
 }
 
-char* CallContract::check_workspace(const Operand* operands, const DLTensor& workspace) const {
+char* CallContract::check_workspace(const Operand* operands, int on_device,
+                                    const DLTensor& workspace) const {
   const auto refuse = [&](const char* kind, const std::string& rest) {
     throw PlanError(kind, plan + ": workspace: expected " + rest);
   };
@@ -196,19 +215,22 @@ char* CallContract::check_workspace(const Operand* operands, const DLTensor& wor
   }
   const uintptr_t address = reinterpret_cast<uintptr_t>(workspace.data) + workspace.byte_offset;
   const auto low = intptr_t(address);
+  if (!is_on(workspace.device, device))
+    refuse("Unsupported", "a " + device_name(device) + " tensor");
+  if (device != kDLCPU && workspace.device.device_id != on_device)
+    refuse("InvalidProblem", "a tensor on " + gpu_name(on_device) + ", got one on " +
+                                 gpu_name(workspace.device.device_id));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto [first, last] = span(operands[i]);
     if (first < last && low < last && first < low + bytes)
       refuse("InvalidProblem",
              "memory apart from '" + tensors[i].name + "', got memory that overlaps it");
   }
-  if (workspace.device.device_type != device)
-    refuse("Unsupported", "a " + device_name(device) + " tensor");
   if (!packed) refuse("InvalidProblem", "a contiguous tensor");
   if (bytes < workspace_size)
     refuse("WorkspaceTooSmall",
            "at least " + std::to_string(workspace_size) + " bytes, got " + std::to_string(bytes));
-  const uintptr_t pad = workspace_size > 0 ? -address % kWorkspaceAlignment : 0;
+  const uintptr_t pad = workspace_size > 0 ? -address % workspace_alignment : 0;
   return reinterpret_cast<char*>(address + pad);
 }
 

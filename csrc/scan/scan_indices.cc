@@ -1,4 +1,5 @@
-// Where running extremes come from: the positions that cummax and cummin take their values from.
+// Where running extremes come from: the positions that cummax and cummin take their values from,
+// and the values along with them where they are wanted.
 #include "lanes/transpose.h"
 #include "lanes/visit.h"
 #include "scan/extremes.h"
@@ -40,7 +41,7 @@ struct Positions {
 };
 
 // With `output` the second sweep, which writes; without it the first, which finds the extreme of
-// every piece by itself.
+// every piece by itself. The values are the sweep's own output, if it has one.
 template <class C, class Op, class Index>
 struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
   using V = Lanes<C>;
@@ -48,13 +49,13 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
   using Base = SweepKernelOf<C, IndexState<C>>;
 
   PieceExtremes<C> pieces;
-  const RowTensors* output;  // the second of its tensors
+  const RowTensors* output;  // of positions
   Positions positions;
   bool cut, ties_last;
 
-  IndexKernel(const PieceExtremes<C>& pieces, const RowTensors* output, Positions positions,
-              bool cut, bool ties_last)
-      : Base(1, 0),
+  IndexKernel(const PieceExtremes<C>& pieces, const RowTensors* output, bool values,
+              Positions positions, bool cut, bool ties_last)
+      : Base(1, output && values),
         pieces(pieces),
         output(output),
         positions(positions),
@@ -76,8 +77,8 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
       // The first element of a row is an extreme whatever it is.
       if (carried && piece > 0) step[l] = -1;
       s.before[l] = carried ? pieces.position[range.id(lane + l)] : 0;
-      s.to[l] = static_cast<char*>(output->data[1]) +
-                (output->row_offsets((lane + l) % range.rows)[1] + place * output->step[1]) *
+      s.to[l] = static_cast<char*>(output->data[0]) +
+                (output->row_offsets((lane + l) % range.rows)[0] + place * output->step[0]) *
                     int64_t(sizeof(Index));
     }
     s.step = Steps::load(step);
@@ -85,8 +86,9 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
 
   void square(void* state, Square<C>* squares, int64_t step, int count, int64_t) const override {
     IndexState<C>& s = this->of(state);
-    ties_last ? follow<true>(s, squares[0], step, count)
-              : follow<false>(s, squares[0], step, count);
+    Square<C>* const values = this->outputs ? &squares[1] : nullptr;
+    ties_last ? follow<true>(s, squares[0], values, step, count)
+              : follow<false>(s, squares[0], values, step, count);
   }
 
   void end(void* state, const LaneRange& range, int64_t lane, int lanes) const override {
@@ -99,7 +101,8 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
 
  private:
   template <bool TiesLast>
-  void follow(IndexState<C>& s, const Square<C>& square, int64_t from, int count) const {
+  void follow(IndexState<C>& s, const Square<C>& square, Square<C>* values, int64_t from,
+              int count) const {
     alignas(64) ElementOf<Steps> steps[kLanes][kLanes];
     Records<C, Op, TiesLast> records(s.extreme);
     Steps at = s.step;
@@ -107,6 +110,7 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
       const Steps record = records.meet(square.get(i));
       at = (record & Steps(ElementOf<Steps>(from + i))) | (~record & at);
       at.store(steps[i]);
+      if (values) values->set(i, records.extreme());
     }
     s.extreme = records.extreme();
     s.step = at;
@@ -117,7 +121,7 @@ struct IndexKernel final : SweepKernelOf<C, IndexState<C>> {
 
   void write(const IndexState<C>& s, const Step (&steps)[kLanes][kLanes], int64_t from,
              int count) const {
-    const int64_t stride = output->step[1];
+    const int64_t stride = output->step[0];
     const int64_t sign = positions.reverse ? -1 : 0;  // (step ^ sign) - sign turns it around
     const auto value = [sign](Step step, int64_t first, int64_t before) GP_INLINE_LAMBDA {
       return Index(step < 0 ? before : first + ((step ^ sign) - sign));
@@ -174,29 +178,33 @@ void chain_pieces(const Cut& cut, const PieceExtremes<C>& pieces, bool ties_last
       pieces.value[id] = value;
       pieces.position[id] = position;
       if (i == 0 || takes_over<Op>(own, value, ties_last)) {
-        value = own;
+        if (i == 0 || own != value) value = own;  // of equal values the first, as zeros have signs
         position = own_position;
       }
     }
   }
 }
 
+// `all`: x, perhaps the values, and the positions. The first sweep reads x alone.
 template <class C, class Op, class Index>
-void scan_indices(const RowTensors& tensors, bool reverse, bool ties_last, char* workspace) {
-  const Cut cut = Cut::of(tensors.rows, tensors.n);
+void scan_indices(const RowTensors& all, bool reverse, bool ties_last, char* workspace) {
+  const Cut cut = Cut::of(all.rows, all.n);
   if (cut.empty()) return;
-  const RowTensors x = tensors.only(1);
-  const Positions positions{tensors.n, reverse};
+  const int floats = all.operands - 1;
+  const RowTensors tensors = all.only(floats), indices = all.only(1, floats);
+  const bool values = floats > 1;
+  const Positions positions{all.n, reverse};
   const PieceExtremes<C> pieces(workspace, cut.ids());
-  const auto run = [&](const RowTensors* output) {
-    const IndexKernel<C, Op, Index> kernel(pieces, output, positions, !cut.whole(), ties_last);
-    cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep<C>(kernel, x, r); });
+  const auto run = [&](const RowTensors& visited, const RowTensors* output) {
+    const IndexKernel<C, Op, Index> kernel(pieces, output, values, positions, !cut.whole(),
+                                           ties_last);
+    cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep<C>(kernel, visited, r); });
   };
   if (!cut.whole()) {
-    run(nullptr);
+    run(tensors.only(1), nullptr);
     chain_pieces<Op>(cut, pieces, ties_last);
   }
-  run(&tensors);
+  run(tensors, &indices);
 }
 
 BoundKernel bind(const Problem& problem) {
@@ -205,28 +213,37 @@ BoundKernel bind(const Problem& problem) {
   const int axis = int(problem.integer("scan_axis"));
   const auto [rows, n] = rows_and_length(problem.shape[0], axis);
   const int64_t ids = Cut::of(rows, n).ids();
+  const int x = problem.at("x"), y = problem.at("y"), at = problem.at("indices");
   return visit_compute(problem.element(), [&](auto* tag) -> BoundKernel {
     using C = std::remove_pointer_t<decltype(tag)>;
     return {[=](const Operand* t, char* workspace) {
-              visit_index(t[1].dtype, [&](auto* i) {
+              visit_index(t[at].dtype, [&](auto* i) {
                 using Index = std::remove_pointer_t<decltype(i)>;
                 const auto run =
                     maximum ? scan_indices<C, Maximum, Index> : scan_indices<C, Minimum, Index>;
-                run(RowTensors({&t[0], &t[1]}, axis, reverse), reverse, ties_last, workspace);
+                const RowTensors all = y < 0 ? RowTensors({&t[x], &t[at]}, axis, reverse)
+                                             : RowTensors({&t[x], &t[y], &t[at]}, axis, reverse);
+                run(all, reverse, ties_last, workspace);
               });
             },
             PieceExtremes<C>::bytes(ids)};
   });
 }
 
+const std::vector<Attribute> kAttributes = {
+    {"kind", {"cummax", "cummin"}}, {"scan_axis"}, {"reverse"}, {"ties", {"first", "last"}}};
+
 const Registration indices({.name = "scan_indices",
                             .tensors = {"x", "indices"},
-                            .attributes = {{"kind", {"cummax", "cummin"}},
-                                           {"scan_axis"},
-                                           {"reverse"},
-                                           {"ties", {"first", "last"}}},
+                            .attributes = kAttributes,
                             .elements = kFloats,
                             .bind = bind});
+
+const Registration with_indices({.name = "scan_with_indices",
+                                 .tensors = {"x", "y", "indices"},
+                                 .attributes = kAttributes,
+                                 .elements = kFloats,
+                                 .bind = bind});
 
 }  // namespace
 }  // namespace gradplan::scan

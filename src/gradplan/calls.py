@@ -16,6 +16,7 @@ import numpy as np
 from gradplan.declaration import Op, Operand, Role
 from gradplan.engines import BoundKernel
 from gradplan.hints import did_you_mean
+from gradplan.streams import stream_handle
 from gradplan.tensors import (
     CALL_GLOBALS,
     READERS,
@@ -26,7 +27,7 @@ from gradplan.tensors import (
     framework_of,
     tensor_name,
 )
-from gradplan.vocabulary import Error, InvalidProblem, KernelError
+from gradplan.vocabulary import Error, InvalidProblem, KernelError, Unsupported
 
 Call = Callable[..., Any]
 
@@ -46,7 +47,7 @@ def make_calls(
         kernel.run,
         discarding,
         kernel.recover,
-        _Allocator(operands),
+        _Allocator(op.plan_name, operands),
         functools.partial(reject, op.plan_name, operands),
         functools.partial(_reject_positional, op.plan_name, [o.name for o in operands]),
         functools.partial(_reject_stream, op.plan_name),
@@ -65,7 +66,8 @@ def make_calls(
 class _Allocator:
     """Allocates what a call left out; the generated code does it for NumPy and PyTorch itself."""
 
-    def __init__(self, operands: Sequence[Operand]) -> None:
+    def __init__(self, plan: str, operands: Sequence[Operand]) -> None:
+        self.plan = plan
         self.made = [
             (position, o.shape, o.kinds[0], o.role is Role.INOUT)
             for position, o in enumerate(operands)
@@ -77,10 +79,15 @@ class _Allocator:
         like = tensors[0]
         framework = framework_of(like)
         given = list(tensors)
-        for position, shape, kind, updated in self.made:
-            if given[position] is None:
-                new = framework.zeros if updated else framework.empty
-                given[position] = new(shape, kind, like)
+        handle = None if stream is None else stream_handle(self.plan, stream)
+        try:
+            with framework.on_stream(handle, like):
+                for position, shape, kind, updated in self.made:
+                    if given[position] is None:
+                        new = framework.zeros if updated else framework.empty
+                        given[position] = new(shape, kind, like)
+        except Unsupported as error:
+            raise Unsupported(f"{self.plan}: {error}") from None
         all_new = all(tensors[position] is None for position, *_ in self.made)
         results = call(*given, workspace, stream, all_new)
         if not framework.immutable:
@@ -160,14 +167,18 @@ def _compiled(
     outputs = [name for name, role, _ in operands if role is not Role.IN]
     everything = ", ".join(names)
 
+    elsewhere = "first is not ndarray and first is not Tensor"
+    if takes_stream:
+        elsewhere = f"stream is not None or {elsewhere}"
+
     def adapted(name: str, adapters: str, what: str) -> str:
         return f"{name} = {adapters}[type({name})]({name}, {what!r}, instead)"
 
     body = [
         f"first = type({names[0]})",
         f"kernel = discarding if new or {_all_are_none(outputs)} else finishing",
-        # Outputs of other frameworks: allocated there, then handed in.
-        f"if first is not ndarray and first is not Tensor and ({_any_is_none(outputs)}):",
+        # Outputs of other frameworks, or for another stream: allocated there, then handed in.
+        f"if ({elsewhere}) and ({_any_is_none(outputs)}):",
         f"    return allocate(call, workspace, stream, {everything})",
         "written = ()",  # what the caller gave, and autograd may be interested in
     ]

@@ -170,7 +170,7 @@ class _Runner:
                 given[o.name] = given[shared[0]] if own else arrange(_poison(o.shape, o.kinds[0]))
             elif o.name in self.case.tensors:  # an optional one may be missing
                 given[o.name] = arrange((tensors or self.case.tensors)[o.name])
-        _plan(self.case.op, self.case.descriptor, engine).run(**given)
+        engine.run_arrays(_plan(self.case.op, self.case.descriptor, engine), given)
         return {o.name: given[o.name] for o in self.operands if not o.is_input}
 
     @functools.cached_property
@@ -195,7 +195,7 @@ class _Runner:
 
     def variations(self) -> Iterator[tuple[str, str, Callable[[], Results]]]:
         """Everything that must not matter: the check, its name, and the run."""
-        for count in THREADS:
+        for count in THREADS if self.engine.has_threads else ():
             yield "threads", f"{count} threads", functools.partial(self._with_threads, count)
         for name, arrange in LAYOUTS.items():
             yield "layouts", name, functools.partial(self.run, arrange=arrange)
@@ -228,7 +228,7 @@ def _plan(op: Op, desc: Descriptor, engine: Engine) -> Any:
     reason = engine.why_not(op, desc)
     if reason is not None:
         raise Unsupported(f"{op.plan_name}: engine {engine.name}: {reason}")
-    return plan_class(op)(desc, engine, PlanPreference(engine=engine.name))
+    return plan_class(op)(desc, engine, PlanPreference(engine=engine.name), engine.place)
 
 
 # Lines ---------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ __all__ = [
     "cummax",
     "cummax_backward",
     "cummax_indices",
+    "cummax_with_indices",
     "cummin",
     "cummin_backward",
     "cummin_indices",
+    "cummin_with_indices",
     "cumprod",
     "cumprod_backward",
     "cumsum",
@@ -467,6 +469,55 @@ def cummin_indices(
 
     >>> gp.cummin_indices(np.float32([3, 1, 2, 0]), reverse=True)
     array([3, 3, 3, 3])
+    """
+
+def cummax_with_indices(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Running maximum along an axis, and where it comes from: `cummax`, `cummax_indices`.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+        out: a tuple (y, indices) of tensors to write instead of a new one
+
+    Returns:
+        the running extreme; positions along the axis, counted from its beginning
+
+    >>> values, indices = gp.cummax_with_indices(np.float32([1, 3, 2, 3]))
+    >>> values, indices
+    (array([1., 3., 3., 3.], dtype=float32), array([0, 1, 1, 1]))
+    """
+
+def cummin_with_indices(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Running minimum along an axis, and where it comes from: `cummin`, `cummin_indices`.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+        out: a tuple (y, indices) of tensors to write instead of a new one
+
+    Returns:
+        the running extreme; positions along the axis, counted from its beginning
+
+    >>> gp.cummin_with_indices(np.float32([3, 1, 2, 0]))
+    (array([3., 1., 1., 0.], dtype=float32), array([0, 1, 1, 3]))
     """
 
 def segment_sum(

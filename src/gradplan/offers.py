@@ -173,7 +173,8 @@ class Offer:
             lines += ["", textwrap.fill(f"Replaces `{self.like.peer}`{differs}.", 92)]
         lines += ["", "Args:", *(f"    {p.name}: {self._says(p)}" for p in self.parameters)]
         returned = [t.doc for t in self.signature.outputs]
-        returned += [f"and `gradplan.{name}`, if {flag}" for flag, name in self.like.adds.items()]
+        for flag, name in self.like.adds.items():
+            returned.append(f"and indices, as `gradplan.{name}`, if {flag}")
         lines += ["", "Returns:", f"    {'; '.join(returned)}"]
         return "\n".join([*lines, "", mark + examples]).rstrip() + "\n"
 
@@ -205,7 +206,7 @@ def offers_of(bridge: Bridge, op: Op) -> list[Offer]:
 
 def offered_as(bridge: str, op: Op, function: Function) -> str:
     """What a bridge ("gradplan.torch") calls a function, or the one whose gradient it is."""
-    forward = next(iter(op.forwards()), op)
+    forward = next(iter(op.forwards_of(function)), op)
     for other in (forward.sibling(function), *(f for o in OPS.values() for f in o.functions)):
         like: Like | None = getattr(other, bridge.rpartition(".")[2])
         if like is None:
@@ -216,7 +217,7 @@ def offered_as(bridge: str, op: Op, function: Function) -> str:
         for flag, chosen in like.chooses.items():
             if chosen == forward.sibling(function).name:
                 return f"{name}(..., {flag}=True)"
-        if forward.sibling(function).name in like.adds.values():
+        if {forward.sibling(function).name, function.part_of} & {*like.adds.values()}:
             return name
     return bridge
 

@@ -170,7 +170,8 @@ def _select(
 ) -> Plan[Any]:
     op = cls.op
     reasons = []
-    for engine in ENGINES.values():
+    for each in ENGINES.values():
+        engine = each.on(device)
         reason = _why_not(engine, op, desc, prefer, device)
         if reason is None:
             return cls(desc, engine, prefer, device)

@@ -35,6 +35,8 @@ __all__ = [
     "ScanIndicesDescriptor",
     "ScanIndicesPlan",
     "ScanPlan",
+    "ScanWithIndicesDescriptor",
+    "ScanWithIndicesPlan",
     "SegmentSumBackwardDescriptor",
     "SegmentSumBackwardPlan",
     "SegmentSumDescriptor",
@@ -452,6 +454,52 @@ class ScanIndicesPlan(Plan[ScanIndicesDescriptor]):
         workspace: Any = None,
         stream: Any = None,
     ) -> T: ...
+
+class ScanWithIndicesDescriptor(Descriptor):
+    kind: ExtremeKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    ties: Ties
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ExtremeKind | Literal["cummax", "cummin"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        ties: Ties | Literal["first", "last"] = ...,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class ScanWithIndicesPlan(Plan[ScanWithIndicesDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanWithIndicesDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanWithIndicesPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        y: T | None = None,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        y: T | None = None,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
 
 class SegmentSumDescriptor(Descriptor):
     num_inputs: int

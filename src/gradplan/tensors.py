@@ -7,6 +7,7 @@ output beside an input (`framework_of`), and look at a tensor from Python (`view
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import operator
@@ -329,9 +330,11 @@ class Framework:
     """Whether outputs are written elsewhere and then `finished`."""
 
     def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        _check_near(like)
         return np.empty(shape, kind.dtype)
 
     def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        _check_near(like)
         return np.zeros(shape, kind.dtype)
 
     def finished(self, output: Any) -> Any:
@@ -348,6 +351,36 @@ class Framework:
         """`output` in another shape, sharing its memory, or None where strides do not allow it."""
         view = np.asarray(output).reshape(shape)
         return view if np.may_share_memory(view, output) or view.size == 0 else None
+
+    # On GPUs
+
+    export: Callable[[Any], Any] | None = None
+    """How to hand over a tensor that is used on the framework's own stream; None: as it is."""
+
+    def current_stream(self, like: Any) -> int | None:
+        """The handle of the stream that work on the device of `like` goes to; None: no idea."""
+        return None
+
+    def on_stream(self, handle: int | None, like: Any) -> contextlib.AbstractContextManager[Any]:
+        """What is allocated there is safe for work on that stream (None: the current one)."""
+        return contextlib.nullcontext()
+
+    def scratch(self, size: int, like: Any) -> Any:
+        """Bytes on the device of `like`, which are the stream's again when nobody has them."""
+        raise Unsupported(
+            f"expected a workspace of {size} bytes: {describe(like)} is of no framework that "
+            "memory on a GPU could be asked of; pass workspace="
+        )
+
+
+def _check_near(like: Any) -> None:
+    """Raises where NumPy's memory would not do."""
+    device = "cpu" if isinstance(like, np.ndarray) else device_of(like)
+    if device != "cpu":
+        raise Unsupported(
+            f"expected outputs to be given: {describe(like)} is on {device}, and of no framework "
+            "that memory there could be asked of"
+        )
 
 
 @functools.cache
@@ -393,6 +426,80 @@ class _Torch(Framework):
         except RuntimeError:
             return None
 
+    def current_stream(self, like: Any) -> int | None:
+        return int(sys.modules["torch"].cuda.current_stream(like.device).cuda_stream)
+
+    def on_stream(self, handle: int | None, like: Any) -> contextlib.AbstractContextManager[Any]:
+        if handle is None or handle == self.current_stream(like):
+            return contextlib.nullcontext()
+        cuda = sys.modules["torch"].cuda
+        entered: contextlib.AbstractContextManager[Any] = cuda.stream(
+            cuda.ExternalStream(handle, device=like.device)
+        )
+        return entered
+
+    def scratch(self, size: int, like: Any) -> Any:
+        torch = sys.modules["torch"]
+        return torch.empty(size, dtype=torch.uint8, device=like.device)
+
+
+class _Unsynchronised:
+    """Exports an array without making another stream wait for the current one.
+
+    CuPy would do that for the default stream, which is nothing to do with us, and which cannot be
+    part of a graph that is being captured.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**{**options, "stream": -1})
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+class _CuPy(Framework):
+    """Memory goes back to the stream that was current when it was asked for, as PyTorch's does."""
+
+    export = _Unsynchronised
+
+    def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        with like.device:
+            return sys.modules["cupy"].empty(shape, kind.dtype)
+
+    def zeros(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        with like.device:
+            return sys.modules["cupy"].zeros(shape, kind.dtype)
+
+    def broadcast(self, x: Any, shape: tuple[int, ...]) -> Any:
+        return sys.modules["cupy"].broadcast_to(x, shape)
+
+    def viewed(self, output: Any, shape: tuple[int, ...]) -> Any:
+        view = output.view()
+        try:
+            view.shape = shape  # which refuses to copy
+        except (AttributeError, ValueError):
+            return None
+        return view
+
+    def current_stream(self, like: Any) -> int | None:
+        with like.device:
+            return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+
+    def on_stream(self, handle: int | None, like: Any) -> contextlib.AbstractContextManager[Any]:
+        if handle is None or handle == self.current_stream(like):
+            return contextlib.nullcontext()
+        entered: contextlib.AbstractContextManager[Any] = sys.modules["cupy"].cuda.ExternalStream(
+            handle, like.device.id
+        )
+        return entered
+
+    def scratch(self, size: int, like: Any) -> Any:
+        with like.device:
+            return sys.modules["cupy"].empty(size, np.uint8)
+
 
 class _Jax(Framework):
     """JAX arrays are immutable: write NumPy memory, then give it to JAX."""
@@ -400,6 +507,11 @@ class _Jax(Framework):
     immutable = True
 
     def empty(self, shape: tuple[int, ...], kind: ElementKind, like: Any) -> Any:
+        if device_of(like) != "cpu":
+            raise Unsupported(
+                f"expected arrays on the CPU: {describe(like)} is on {device_of(like)}, where JAX "
+                "alone allocates; use gradplan.jax"
+            )
         # XLA takes over memory without a copy only if it is aligned to 64 bytes.
         size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         raw = np.empty(size + 64, np.uint8)
@@ -418,7 +530,8 @@ class _Jax(Framework):
         return jax.numpy.from_dlpack(output)
 
 
-_NUMPY, TORCH, _JAX = Framework(), _Torch(), _Jax()
+_NUMPY, TORCH, _CUPY, _JAX = Framework(), _Torch(), _CuPy(), _Jax()
+_BY_MODULE = {"cupy": _CUPY, "jax": _JAX, "jaxlib": _JAX}
 _FRAMEWORKS: dict[type, Framework] = {}
 
 
@@ -427,8 +540,7 @@ def framework_of(x: Any) -> Framework:
     cls = type(x)
     framework = _FRAMEWORKS.get(cls)
     if framework is None:
-        is_jax = _root(cls) in ("jax", "jaxlib")
-        framework = TORCH if _is_torch(cls) else _JAX if is_jax else _NUMPY
+        framework = TORCH if _is_torch(cls) else _BY_MODULE.get(_root(cls), _NUMPY)
         _FRAMEWORKS[cls] = framework
     return framework
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,12 @@ from gradplan.bench import (
     contention,
     data,
     jax_bridge,
+    load,
     markdown,
     measure,
     page,
     results,
+    styles,
     tables,
     torch_bridge,
 )
@@ -59,6 +63,10 @@ def small_board(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "PROBLEMS", {"small": SMALL_PROBLEM})
     monkeypatch.setattr(results, "SIZES", (2**8, 2**10))
     monkeypatch.setattr(results, "_QUICK_SIZES", (2**8,))
+    monkeypatch.setattr(results, "STYLES", ["near 1", "half -inf"])
+    monkeypatch.setattr(results, "_LOAD_SECONDS", 0.01)
+    monkeypatch.setattr(board, "STYLED", 2**10)
+    monkeypatch.setattr(board, "LOADS", (2**8,))
     # JAX compiles for a second per cell; that its calls work is tested below.
     monkeypatch.setattr(measure, "PEERS", [peer for peer in PEERS if peer.name != "jax"])
     for name in ("FULL", "QUICK"):
@@ -71,7 +79,7 @@ def small_board(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_board_is_complete() -> None:
     """Every function but the twins of others is on it, for every element type."""
     cells = list(board.board_cells())
-    twins = {"cummin", "cummin_backward", "cummin_indices"}
+    twins = {"cummin", "cummin_backward", "cummin_indices", "cummin_with_indices"}
     functions = {f.name for op in OPS.values() for f in op.functions}
     for element in FLOATS:
         on_it = {cell.function.name for cell in cells if cell.element is element}
@@ -239,6 +247,18 @@ def test_the_command_writes_everything(capsys: pytest.CaptureFixture[str], tmp_p
     assert {cell["element"] for cell in found["cells"]} == {e.value for e in FLOATS}
     assert set(found["nanoseconds_per_element"]["cumsum"]) == {"256", "1024"}
     assert found["other_processes"]["cpus"] == len(os.sched_getaffinity(0))
+    assert {(m["function"], m["elements"], m["across"]) for m in found["sizes"]} >= {
+        ("cumsum", 1024, False),
+        ("cumsum", 1024, True),
+        ("lerp", 256, False),
+    }
+    assert {m["problem"] for m in found["values"]} == {"near 1", "half -inf"}
+    cpus = len(os.sched_getaffinity(0))
+    assert [(m["busy"], m["alternating"]) for m in found["other_work"]] == [
+        (busy, alternating) for busy in sorted({0, 1, cpus}) for alternating in (False, True)
+    ]
+    for heading in ("Every size", "Every value", "Other work on the machine"):
+        assert heading in (tmp_path / "b.html").read_text()
     assert "<svg" in (tmp_path / "b.html").read_text()
     renewed = document.read_text()
     assert renewed.startswith("before\n")
@@ -292,7 +312,9 @@ def test_interruption_leaves_no_file(
 def test_markdown() -> None:
     text = markdown.board(sample_results())
     assert "| function | problem | type | of memcpy | x PyTorch | x JAX | x entmax |" in text
-    assert "| function | 2^16 | 2^20 | 2^24 | 2^27 |" in text
+    sizes = " | ".join(f"2^{p}" for p in (12, 14, 16, 18, 20, 22, 24, 26, 27))
+    assert f"| function | {sizes} |" in text
+    assert "| function | 16 KiB | 64 KiB | 256 KiB | 1 MiB | 4 MiB | 16 MiB | 64 MiB |" in text
     assert "**" not in text  # nothing disturbed it
 
 
@@ -337,11 +359,60 @@ def test_summary() -> None:
         {**found["cells"][0], "of_memcpy": speed, "ratios": ratios}
         for speed, ratios in ((0.9, {"torch": 6.14, "jax": 0.5}), (0.5, {"torch": 2}), (1.2, {}))
     ]
+    found["sizes"] = []
     assert tables.summary(found) == (
         "Median of 3 problems: 0.90 of memcpy, 4.1x PyTorch, 0.50x JAX; "
-        "another library is faster in 1 of them"
+        "slower in 1 of 3 comparisons, at best 6.1x"
     )
+    found["sizes"] = [{"ratios": {"torch": 98.7}}]
+    assert tables.summary(found).endswith("slower in 1 of 4 comparisons, at best 98.7x")
+    found["cells"][0]["ratios"]["jax"] = 1.0
+    assert tables.summary(found).endswith("never slower in 4 comparisons, at best 98.7x")
     assert tables.summary({**found, "cells": []}) == ""
+
+
+# Values and load -----------------------------------------------------------------------------
+
+
+def test_styles_are_what_they_say() -> None:
+    drawn = {name: styles.draw(name, (70, 1000)) for name in styles.STYLES}
+    assert all(x.dtype == np.float32 and x.shape == (70, 1000) for x in drawn.values())
+    tiny = np.finfo(np.float32).tiny
+    assert (np.abs(drawn["1e-39"]) < tiny).mean() > 0.99
+    assert (np.diff(drawn["ascending"]) >= 0).all() and (np.diff(drawn["descending"]) <= 0).all()
+    assert 0.005 < (drawn["1 % zeros"] == 0).mean() < 0.02
+    assert 0.005 < np.isnan(drawn["1 % NaN"]).mean() < 0.02
+    assert (np.isposinf(drawn["one inf"]).sum(1) == 1).all()
+    assert 0.45 < np.isneginf(drawn["half -inf"]).mean() < 0.55
+    assert len({row.tobytes() for row in drawn["N(0, 1)"]}) > 50
+    assert styles.draw("zeros", (0, 5)).shape == (0, 5) and styles.draw("zeros", ()).shape == ()
+
+
+def test_the_spread_of_a_call_is_its_mean_and_its_slow_end() -> None:
+    turns = iter(range(10**9))
+
+    def call() -> None:
+        time.sleep(2e-3 if next(turns) % 20 == 0 else 0)
+
+    found = load.spreads(call, {"one thread": 1}, 0.2)["one thread"]
+    assert found.slow >= 2e-3 > found.mean > 2e-3 / 21
+
+
+def test_busy_processes_end() -> None:
+    with load.busy_processes(2):
+        mine = [p for p in _children() if "getppid" in p[1]]
+        assert len(mine) == 2
+    assert not any(Path(f"/proc/{number}").exists() for number, _ in mine)
+
+
+def _children() -> list[tuple[str, str]]:
+    own = str(os.getpid())
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (path / "stat").read_text().rpartition(")")[2].split()[1] == own:
+                found.append((path.name, (path / "cmdline").read_text()))
+    return found
 
 
 # Other processes -----------------------------------------------------------------------------

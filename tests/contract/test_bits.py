@@ -273,3 +273,16 @@ def test_the_number_of_threads_is_restored() -> None:
     with num_threads(5):
         assert gp.get_num_threads() == 5
     assert gp.get_num_threads() == before
+
+
+@pytest.mark.parametrize("ties", ["first", "last"])
+@pytest.mark.parametrize("shape", [(3, 5000), (600, 300)])
+def test_a_running_zero_has_the_sign_of_the_first_one(shape: tuple[int, int], ties: str) -> None:
+    """Values of equal extremes are the first one's, whichever of them the position is of."""
+    x = np.zeros(shape, np.float32)
+    x[:, 1:] = -0.0
+    x[1::2] *= -1
+    for function in (gp.cummax_with_indices, gp.cummin_with_indices):
+        y, indices = function(x, ties=ties)
+        assert np.signbit(y[0::2]).sum() == 0 and np.signbit(y[1::2]).all()
+        assert (indices == (0 if ties == "first" else np.arange(shape[1]))).all()

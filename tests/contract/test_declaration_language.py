@@ -19,6 +19,7 @@ from gradplan.declaration import (
     Descriptor,
     Function,
     Gradient,
+    Kind,
     Only,
     Op,
     Shape,
@@ -214,6 +215,26 @@ def test_a_gradient_that_reads_saved_numbers_needs_a_rule() -> None:
         with declared(first), pytest.raises(TypeError, match="cube: its gradient reads x"):
             second()
     assert "cube" not in OPS and "cube_backward" not in OPS
+
+
+def test_outputs_without_gradient_come_last() -> None:
+    class IndexFirstDescriptor(Descriptor):
+        shape: Annotated[Shape, "the shape"]
+        element: Annotated[ElementKind, "the element type"]
+
+    with pytest.raises(TypeError, match="outputs without gradient come behind those with one"):
+        Op(
+            IndexFirstDescriptor,
+            OpCategory.BINARY,
+            "Positions before values.",
+            tensors=(
+                reads("x", "shape", doc="x"),
+                writes("at", "shape", kind=Kind.INDEX, doc="positions"),
+                writes("y", "shape", doc="values"),
+            ),
+            functions=(Function("index_first", "Positions before values."),),
+        )
+    assert "index_first" not in OPS
 
 
 def test_how_many_results_a_function_has_is_known_beforehand() -> None:

@@ -28,6 +28,7 @@ from samples import (
 import gradplan as gp
 from gradplan.declaration import Descriptor, Op, Role
 from gradplan.engines import ENGINES, BoundKernel, Engine, cpu, registered
+from gradplan.engines.cuda import CudaEngine
 from gradplan.engines.reference import ReferenceEngine
 from gradplan.plan import Plan, plan_class
 
@@ -87,7 +88,10 @@ def test_what_no_engine_can_do_lists_every_reason() -> None:
     message = str(caught.value)
     assert "cuda: takes tensors on cuda; these are on cpu" in message
     assert all(f"\n  {name}: " in message for name in ENGINES)
-    with pytest.raises(gp.Unsupported, match="cuda: not installed in this build"):
+    with (
+        registered(CudaEngine("/nowhere/libcuda.so.1")),
+        pytest.raises(gp.Unsupported, match="cuda: no NVIDIA driver found"),
+    ):
         gp.ScanPlan.select(desc, gp.PlanPreference(engine="cuda"), device="cuda:0")
     with pytest.raises(gp.Unsupported, match="math_precision is f32, wanted at least f64"):
         gp.ScanPlan.select(desc, gp.PlanPreference(engine="reference", math_precision="f64"))

@@ -18,6 +18,7 @@ import gradplan as gp
 from gradplan._ffi import tvm_ffi
 from gradplan.declaration import OPS, Op
 from gradplan.engines import cpu
+from gradplan.engines.checks import ANY_DEVICE
 from gradplan.plan import plan_class
 
 SOURCES = Path(__file__).resolve().parents[2] / "csrc"
@@ -92,7 +93,7 @@ def test_the_engine_says_which_word_or_element_it_lacks(monkeypatch: pytest.Monk
 
 
 def checks(described: list[list[Any]], device: int = CPU) -> Any:
-    return cpu.common().gradplan_checks("ScanPlan", described, device)
+    return cpu.common().gradplan_checks("ScanPlan", described, device, ANY_DEVICE)
 
 
 def test_the_checks_alone_run_nothing() -> None:

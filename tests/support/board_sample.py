@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from gradplan.bench.board import SIZES, Cell, board_cells, call_cells, size_cells
+from gradplan.bench.board import (
+    SIZES,
+    Cell,
+    board_cells,
+    call_cells,
+    load_cells,
+    size_cells,
+    style_cells,
+)
+from gradplan.bench.load import ALL, ONE, Loaded, Spread
 from gradplan.bench.measure import COPY, OURS, Measured
 from gradplan.bench.results import Results
+from gradplan.bench.styles import STYLES
 
 _COPY_SECONDS = 0.01
 
@@ -29,5 +39,12 @@ def sample_results() -> Results:
     results.calls = [_measured(n, cell, copy=False) for n, cell in enumerate(call_cells())]
     for size in SIZES:
         for cell in size_cells(size):
-            results.sizes.append(Measured(cell, size, {OURS: (size + 2**18) * 5e-10}))
+            took = (size + 2**18) * 5e-10
+            results.sizes.append(Measured(cell, size, {OURS: took, COPY: took, "torch": 2 * took}))
+    for n, style in enumerate(STYLES):
+        for cell in style_cells(style):
+            results.styles.append(Measured(cell, 1, {OURS: 1 + n / 10, "torch": 3.0}))
+    for cell in load_cells():
+        spread = {ONE: Spread(1e-4, 2e-4), ALL: Spread(6e-5, 3e-4)}
+        results.loads.append(Loaded(cell, 1, True, spread))
     return results

@@ -8,11 +8,12 @@ goals: only `gradplan bench --goals` shows them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradplan.cases import axis_sizes
-from gradplan.declaration import OPS, Descriptor, Function, Op
+from gradplan.declaration import OPS, Arithmetic, Descriptor, Function, Op
 from gradplan.vocabulary import FLOATS, ElementKind
 
 OTHER_TYPES_SCORE = 0.8
@@ -34,6 +35,8 @@ class Problem:
     """For ops with indices: how many indices, how many rows they point into, elements in a row."""
     ids: str = "uniform"
     """uniform; zipf: a few rows are frequent (1.2); hot: one row takes a third."""
+    style: str = ""
+    """One of bench/styles.py; by default what suits the function."""
 
 
 _ROWS = Problem("262144 x 128", rows=(262144, 100000, 128))  # into (or out of) 100000
@@ -50,8 +53,12 @@ PROBLEMS: Mapping[str, Problem] = {
 }
 """The problems that a `Figure` may name."""
 
-SIZES = (2**16, 2**20, 2**24, 2**27)
-"""Numbers of elements at which the time per element is measured."""
+SIZES = (*(2**p for p in range(12, 27, 2)), 2**27)
+"""Numbers of elements at which every function is measured: from 16 KiB of f32 to 512 MiB."""
+STYLED = 2**22
+"""The number of elements on which styles of values are compared: 1024 x 4096."""
+LOADS = (2**16, 2**18, 2**20, 2**22)
+"""Numbers of elements of calls beside other work."""
 _ROW = 4096
 _WIDTH = 128
 
@@ -81,6 +88,19 @@ class Cell:
             if info.required and info.name not in fields:
                 fields[info.name] = REAL if info.field.series else info.field.sample(position)
         return op.descriptor(**fields)
+
+    @property
+    def is_across(self) -> bool:
+        """Whether it works along another axis than the last."""
+        return self.op.axis_field is not None and self.problem.axis not in (
+            -1,
+            len(self.problem.shape) - 1,
+        )
+
+    @property
+    def elements(self) -> int:
+        """Of its largest tensor."""
+        return max(math.prod(o.shape) for o in self.op.operands(self.descriptor()))
 
     @property
     def name(self) -> str:
@@ -125,13 +145,35 @@ def call_cells() -> Iterator[Cell]:
         yield Cell(op, function, ElementKind.F32, SMALL)
 
 
-def size_cells(elements: int) -> Iterator[Cell]:
-    """A problem with that many elements, for every function."""
+def _sized(elements: int) -> Problem:
     count = max(elements // _WIDTH, 1)
-    problem = Problem(
-        f"{elements} elements",
+    return Problem(
+        f"2^{elements.bit_length() - 1} elements",
         (max(elements // _ROW, 1), min(elements, _ROW)),
         rows=(count, max(count // 4, 1), _WIDTH),
     )
+
+
+def size_cells(elements: int) -> Iterator[Cell]:
+    """A problem with that many elements, for every function; across rows where it has an axis."""
+    side = 1 << (elements.bit_length() // 2)
+    across = Problem("axis 0", (elements // side, side), 0)
     for op, function in functions().values():
-        yield Cell(op, function, ElementKind.F32, problem)
+        yield Cell(op, function, ElementKind.F32, _sized(elements))
+        if op.axis_field is not None:
+            yield Cell(op, function, ElementKind.F32, across)
+
+
+def style_cells(style: str) -> Iterator[Cell]:
+    """A problem of 16 MiB with values of a style, for every function that computes."""
+    problem = dataclasses.replace(_sized(STYLED), label=style, style=style)
+    for op, function in functions().values():
+        if op.arithmetic is not Arithmetic.COPY:
+            yield Cell(op, function, ElementKind.F32, problem)
+
+
+def load_cells() -> Iterator[Cell]:
+    """Calls beside other work: of the functions that are declared to stand for the others."""
+    for op, function in functions().values():
+        if function.beside_other_work:
+            yield from (Cell(op, function, ElementKind.F32, _sized(n)) for n in LOADS)

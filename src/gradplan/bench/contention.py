@@ -86,6 +86,11 @@ class Watch:
         if used is not None:
             self.stretches.append(used)
 
+    def stop(self) -> None:
+        """Ends the watch: what comes now is busy on purpose."""
+        self.step(last=True)
+        self._began = None
+
     def as_json(self) -> dict[str, Any]:
         """Rounded, for the file: `cpus` are ours to use, the others' numbers are averages."""
         disturbed = sum(used >= LEAST for used in self.stretches)

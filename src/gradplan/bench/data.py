@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradplan.bench.board import Cell
+from gradplan.bench.styles import draw
 from gradplan.cases import Array, forward_results, pointers, saved_results
 from gradplan.declaration import Descriptor, Op, Operand, Role, Tensor
 from gradplan.vocabulary import ElementKind, PlanPreference
@@ -75,6 +76,9 @@ def tensors(cell: Cell) -> dict[str, Array]:
             made[o.name].fill(0)  # page faults now, not in the measurement
         elif tensor.index:
             made[o.name] = _indices(op, tensor, desc, cell.problem.ids)
+        elif cell.problem.style:
+            made[o.name] = empty(o.shape, o.kinds[0].dtype)
+            made[o.name][...] = draw(cell.problem.style, o.shape)
         else:
             made[o.name] = normal(o.shape, o.kinds[0], near_one=cell.function.near_one)
     if saved:

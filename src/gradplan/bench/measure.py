@@ -6,14 +6,14 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradplan.bench import data
 from gradplan.bench.board import Cell
-from gradplan.bench.peers import PEERS, as_torch
+from gradplan.bench.peers import PEERS, Library, as_torch
 from gradplan.cases import Array
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
@@ -63,6 +63,29 @@ def best_times(contenders: Mapping[str, Call], effort: Effort) -> dict[str, floa
         if not active:
             break
     return best
+
+
+_BURST = 5e-4
+"""Seconds of calls that count together: a clock, and a cache that has to be warmed, are nothing."""
+
+
+def best_bursts(contenders: Mapping[str, Call], effort: Effort) -> dict[str, float]:
+    """The best time of each contender in seconds, short calls several at once; they alternate."""
+    counts = {}
+    for name, call in contenders.items():
+        began = time.perf_counter()
+        call()
+        counts[name] = max(1, round(_BURST / max(time.perf_counter() - began, 1e-7)))
+
+    def burst(call: Call, count: int) -> Call:
+        def run() -> None:
+            for _ in range(count):
+                call()
+
+        return run
+
+    bursts = {name: burst(call, counts[name]) for name, call in contenders.items()}
+    return {name: took / counts[name] for name, took in best_times(bursts, effort).items()}
 
 
 def per_call(call: Call, effort: Effort) -> float:
@@ -188,9 +211,11 @@ def _memory(arrays: list[Array], size: int) -> list[Array]:
     return [x for x in found if x.size]
 
 
-def _peers(cell: Cell, tensors: Mapping[str, Array]) -> tuple[dict[str, Call], dict[str, str]]:
+def _peers(
+    cell: Cell, tensors: Mapping[str, Array], peers: Sequence[Library] | None = None
+) -> tuple[dict[str, Call], dict[str, str]]:
     calls, absent = {}, {}
-    for peer in PEERS:
+    for peer in PEERS if peers is None else peers:
         if not peer.installed():
             continue
         try:
@@ -216,8 +241,8 @@ def measure_call(cell: Cell, effort: Effort) -> Measured:
     """Measures the cost of a small call, on PyTorch's tensors where there are any."""
     tensors: dict[str, Any] = data.tensors(cell)
     total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
-    calls, absent = _peers(cell, tensors)
-    calls.pop("jax", None)  # its dispatch is another matter: inside jit nobody pays it
+    # A dispatch of JAX is another matter: inside jit nobody pays it.
+    calls, absent = _eager_peers(cell, tensors)
     if "torch" in calls or "entmax" in calls:
         tensors = {name: as_torch(array) for name, array in tensors.items()}
     contenders = {OURS: plan_call(cell, tensors), **calls}
@@ -225,8 +250,12 @@ def measure_call(cell: Cell, effort: Effort) -> Measured:
     return Measured(cell, total, times, absent)
 
 
+_WITH_PEERS = 2**29
+"""Bytes of a problem up to which others are measured beside it: they hold graphs and copies."""
+
+
 def measure_size(cell: Cell, effort: Effort) -> Measured | None:
-    """Measures ours alone; None if memory is short."""
+    """Measures a cell at one size, against PyTorch and the memcpy; None if memory is short."""
     needed = 2 * sum(  # saved tensors and outputs twice over while they are made
         int(np.prod(o.shape, dtype=np.int64)) * o.kinds[-1].itemsize
         for o in cell.op.operands(cell.descriptor())
@@ -235,8 +264,28 @@ def measure_size(cell: Cell, effort: Effort) -> Measured | None:
         return None
     tensors = data.tensors(cell)
     total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
-    times = best_times({OURS: plan_call(cell, tensors)}, effort)
-    return Measured(cell, total, times)
+    contenders = {OURS: plan_call(cell, tensors)}
+    absent: dict[str, str] = {}
+    if needed <= 2 * _WITH_PEERS:
+        calls, absent = _eager_peers(cell, tensors)
+        contenders |= {COPY: _copy(cell, tensors, total), **calls}
+    return Measured(cell, total, best_bursts(contenders, effort), absent)
+
+
+def measure_style(cell: Cell, effort: Effort) -> Measured:
+    """Measures a cell with values of its style, against PyTorch."""
+    tensors = data.tensors(cell)
+    total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
+    calls, absent = _eager_peers(cell, tensors)
+    contenders = {OURS: plan_call(cell, tensors), **calls}
+    return Measured(cell, total, best_times(contenders, effort), absent)
+
+
+def _eager_peers(
+    cell: Cell, tensors: Mapping[str, Array]
+) -> tuple[dict[str, Call], dict[str, str]]:
+    """Without JAX, whose compilation of every shape would take most of the run."""
+    return _peers(cell, tensors, [peer for peer in PEERS if peer.eager])
 
 
 def available_memory() -> int:

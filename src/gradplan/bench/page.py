@@ -39,6 +39,9 @@ def page(results: dict[str, Any]) -> str:
         *_ratios(cells, peers_in(results)),
         *_calls(made.get("calls")),
         *_sizes(results["nanoseconds_per_element"]),
+        *_section("Every size", _EVERY_SIZE, made, "sizes-"),
+        *_section("Every value", _EVERY_VALUE, made, "values"),
+        *_section("Other work on the machine", _OTHER_WORK, made, "other-work"),
         *_board(made.get("board")),
         "<footer><p>Repeat with <code>gradplan bench --html FILE</code>. Times are the best of "
         "several; absolute times are those of one machine and no claim.</p></footer>",
@@ -189,6 +192,28 @@ def _sizes(per_element: dict[str, dict[Any, float]]) -> Iterable[str]:
         ),
         "small",
     )
+
+
+_EVERY_SIZE = "Tensors that fit a cache, and those that do not; outputs are preallocated."
+_EVERY_VALUE = (
+    "Subnormal numbers, zeros, infinities and NaN cost time on many CPUs, and kernels have ways "
+    "for ordinary numbers alone. 1.00 is the style that is fastest."
+)
+_OTHER_WORK = (
+    "Mean and 99th percentile of a call on all threads, as multiples of what one thread takes "
+    "while so many other processes compute. Above 1 the threads do harm."
+)
+
+
+def _section(heading: str, text: str, made: dict[str, Table], name: str) -> Iterable[str]:
+    """Tables whose names begin like that."""
+    found = [table for key, table in made.items() if key.startswith(name)]
+    if found:
+        yield f"<h2>{escape(heading)}</h2>"
+        yield f"<p>{escape(text)}</p>"
+    for table in found:
+        yield f"<h3>{escape(table.title)}</h3>"
+        yield _html(table)
 
 
 def _board(table: Table | None) -> Iterable[str]:

@@ -77,6 +77,9 @@ def alone(items: Sequence[Any]) -> Any:
 class Library:
     """Another library."""
 
+    eager = True
+    """Whether its functions are called one by one, and not compiled first."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -93,7 +96,7 @@ class Library:
         peer = self.peer(cell.op, cell.function)
         if peer is not None:
             return self.own(peer, cell, tensors)
-        for op in cell.op.forwards():
+        for op in cell.op.forwards_of(cell.function):
             peer = self.peer(op, op.sibling(cell.function))
             # A forward that wants sorted indices cannot have those of a gradient that does not.
             unsorted = {t.name for t in cell.op.inputs if t.index and not t.ascending}
@@ -121,6 +124,10 @@ def as_torch(array: Array) -> Any:
 class OnTorch(Library):
     """A library on PyTorch's tensors, eager, with as many threads as ours."""
 
+    def tensor(self, array: Array) -> Any:
+        """An array as it takes it."""
+        return as_torch(array)
+
     def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         torch = importlib.import_module("torch")
         if torch.get_num_threads() != get_num_threads():
@@ -129,7 +136,7 @@ class OnTorch(Library):
 
     def own(self, peer: Peer, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         desc = cell.descriptor()
-        given = {name: as_torch(array) for name, array in tensors.items()}
+        given = {name: self.tensor(array) for name, array in tensors.items()}
         out = [given[o.name] for o in cell.op.operands(desc) if not o.is_input]
         v = values(cell.op, cell.function, desc, given)
         call: Call = peer.bind(importlib.import_module(peer.library), v, alone(out))
@@ -138,7 +145,7 @@ class OnTorch(Library):
     def gradient(self, forward: Forward, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         """Only the backward is timed: the graph is there."""
         torch = importlib.import_module("torch")
-        given = {name: as_torch(array) for name, array in tensors.items()}
+        given = {name: self.tensor(array) for name, array in tensors.items()}
         leaves = [given[forward.sources[n]].detach().requires_grad_() for n in forward.leaves]
         results = forward(given, leaves)
         cotangents = alone([given[name] for name in forward.cotangents])
@@ -147,6 +154,8 @@ class OnTorch(Library):
 
 class OnJax(Library):
     """JAX under jit; f32 only, as it comes."""
+
+    eager = False
 
     def calls(self, cell: Cell, tensors: Mapping[str, Array]) -> Call | None:
         return super().calls(cell, tensors) if cell.element is ElementKind.F32 else None
@@ -180,3 +189,12 @@ class OnJax(Library):
 
 
 PEERS: tuple[Library, ...] = (OnTorch("torch"), OnJax("jax"), OnTorch("entmax"))
+
+
+def parallel_operator() -> Call | None:
+    """A call of one of PyTorch's own parallel operators, as programs have them between ours."""
+    if not PEERS[0].installed():
+        return None
+    torch = importlib.import_module("torch")
+    z = torch.ones(2**20)
+    return lambda: z.mul_(1.0)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import gradplan
-from gradplan.bench.board import SIZES, Cell, board_cells, call_cells, size_cells
+from gradplan.bench.board import (
+    SIZES,
+    Cell,
+    board_cells,
+    call_cells,
+    load_cells,
+    size_cells,
+    style_cells,
+)
 from gradplan.bench.contention import Watch
+from gradplan.bench.load import Loaded, measure_load
 from gradplan.bench.measure import (
     FULL,
     OURS,
@@ -20,13 +30,25 @@ from gradplan.bench.measure import (
     measure,
     measure_call,
     measure_size,
+    measure_style,
 )
 from gradplan.bench.peers import PEERS
+from gradplan.bench.styles import STYLES
 from gradplan.machine import machine, version_of
 from gradplan.vocabulary import ElementKind
 
-FORMAT = 2
-_QUICK_SIZES = SIZES[:3]
+FORMAT = 3
+_QUICK_SIZES = SIZES[1:7:2]
+SECTIONS = {
+    "board": "the problems of the board, every element type",
+    "calls": "what a small call costs",
+    "sizes": "from 16 KiB to 512 MiB",
+    "values": "fourteen styles of values",
+    "load": "calls beside other work on the machine",
+}
+"""The parts of a run."""
+QUICK_SECTIONS = ("board", "calls", "sizes")
+_LOAD_SECONDS = 1.0
 
 
 @dataclasses.dataclass
@@ -37,6 +59,8 @@ class Results:
     cells: list[Measured] = dataclasses.field(default_factory=list)
     calls: list[Measured] = dataclasses.field(default_factory=list)
     sizes: list[Measured] = dataclasses.field(default_factory=list)
+    styles: list[Measured] = dataclasses.field(default_factory=list)
+    loads: list[Loaded] = dataclasses.field(default_factory=list)
     watch: Watch = dataclasses.field(default_factory=lambda: Watch())
 
     @property
@@ -48,8 +72,9 @@ class Results:
         """Nanoseconds per element by function and number of elements."""
         found: dict[str, dict[int, float]] = {}
         for m in self.sizes:
-            desc = m.cell.descriptor()
-            elements = max(math.prod(o.shape) for o in m.cell.op.operands(desc))
+            if m.cell.is_across:
+                continue
+            elements = m.cell.elements
             nanoseconds = m.times[OURS] * 1e9 / elements
             found.setdefault(m.cell.function.name, {})[elements] = nanoseconds
         return found
@@ -65,33 +90,76 @@ class Results:
             "cells": [m.as_json(goals=goals) for m in self.cells],
             "calls": [m.as_json(goals=goals) for m in self.calls],
             "nanoseconds_per_element": self.per_element(),
+            "sizes": [
+                {**m.as_json(), "elements": m.cell.elements, "across": m.cell.is_across}
+                for m in self.sizes
+            ],
+            "values": [m.as_json() for m in self.styles],
+            "other_work": [loaded.as_json() for loaded in self.loads],
         }
+
+
+def chosen_cells(
+    cells: Iterable[Cell],
+    *,
+    names: Sequence[str] | None,
+    elements: Sequence[str] | None,
+    quick: bool,
+) -> Iterator[Cell]:
+    """Those of these functions, ops and element types; a quick run is in f32 if nobody says."""
+    if elements is None and quick:
+        elements = [ElementKind.F32.value]
+    for cell in cells:
+        known = {cell.function.name, cell.op.name, cell.op.plan_name}
+        if (names is None or known & set(names)) and (
+            elements is None or cell.element.value in elements
+        ):
+            yield cell
 
 
 Step = tuple[Cell, Callable[[Results], None]]
 
 
 def steps(
-    *, names: Sequence[str] | None, elements: Sequence[str] | None, quick: bool
+    *,
+    names: Sequence[str] | None,
+    elements: Sequence[str] | None,
+    quick: bool,
+    sections: Collection[str] | None = None,
 ) -> list[Step]:
     """Everything there is to measure: each step adds its finding to the results."""
+    if sections is None:
+        sections = QUICK_SECTIONS if quick else tuple(SECTIONS)
     effort = QUICK if quick else FULL
-    if elements is None and quick:
-        elements = [ElementKind.F32.value]
-
-    def wanted(cells: Iterable[Cell]) -> Iterator[Cell]:
-        for cell in cells:
-            known = {cell.function.name, cell.op.name, cell.op.plan_name}
-            if (names is None or known & set(names)) and (
-                elements is None or cell.element.value in elements
-            ):
-                yield cell
-
-    made: list[Step] = [(cell, _board_step(cell, effort)) for cell in wanted(board_cells())]
-    made += [(cell, _call_step(cell, effort)) for cell in wanted(call_cells())]
-    for size in _QUICK_SIZES if quick else SIZES:
-        made += [(cell, _size_step(cell, QUICK)) for cell in wanted(size_cells(size))]
+    wanted = functools.partial(chosen_cells, names=names, elements=elements, quick=quick)
+    made: list[Step] = []
+    if "board" in sections:
+        made += [(cell, _board_step(cell, effort)) for cell in wanted(board_cells())]
+    if "calls" in sections:
+        made += [(cell, _call_step(cell, effort)) for cell in wanted(call_cells())]
+    if "sizes" in sections:
+        for size in _QUICK_SIZES if quick else SIZES:
+            made += [(cell, _size_step(cell, QUICK)) for cell in wanted(size_cells(size))]
+    if "values" in sections:
+        for style in STYLES:
+            made += [(cell, _style_step(cell, QUICK)) for cell in wanted(style_cells(style))]
+    if "load" in sections:
+        cells = list(wanted(load_cells()))
+        for busy in sorted({0, 1, len(os.sched_getaffinity(0))}):
+            made += [(cell, _load_step(cell, busy)) for cell in cells]
     return made
+
+
+def _style_step(cell: Cell, effort: Effort) -> Callable[[Results], None]:
+    return lambda results: results.styles.append(measure_style(cell, effort))
+
+
+def _load_step(cell: Cell, busy: int) -> Callable[[Results], None]:
+    def step(results: Results) -> None:
+        results.watch.stop()
+        results.loads += measure_load([cell], busy, _LOAD_SECONDS)
+
+    return step
 
 
 def _board_step(cell: Cell, effort: Effort) -> Callable[[Results], None]:

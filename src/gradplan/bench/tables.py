@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Cell = dict[str, Any]
@@ -34,12 +35,17 @@ class Table:
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    """The cells, calls and sizes of a run, as far as there are any."""
-    made = (
+    """What a run measured, section by section, as far as there is any."""
+    made = [
         _board(results["cells"], peers_in(results)),
         _calls(results["calls"], peers_in(results, "calls")),
+        _of_memcpy_by_size(results["sizes"]),
+        *(_peer_by_size(results["sizes"], peer) for peer in peers_in(results, "sizes")),
         _sizes(results["nanoseconds_per_element"]),
-    )
+        _by_style(results["values"]),
+        *(_peer_by_style(results["values"], peer) for peer in peers_in(results, "values")),
+        _other_work(results["other_work"]),
+    ]
     return [table for table in made if table.rows]
 
 
@@ -58,10 +64,12 @@ def summary(results: dict[str, Any]) -> str:
         found = [cell["ratios"][peer] for cell in cells if peer in cell["ratios"]]
         middle.append(f"{times(statistics.median(found))}x {title_of(peer)}")
     said = f"Median of {len(cells)} problems: {', '.join(middle)}"
-    if len(middle) == 1:
+    ratios = [r for c in (*cells, *results["sizes"]) for r in c["ratios"].values()]
+    if not ratios:
         return said
-    slower = sum(any(ratio < 1 for ratio in cell["ratios"].values()) for cell in cells)
-    return f"{said}; another library is faster in {slower or 'none'} of them"
+    slower = sum(ratio < 1 for ratio in ratios)
+    never = f"slower in {slower} of" if slower else "never slower in"
+    return f"{said}; {never} {len(ratios)} comparisons, at best {times(max(ratios))}x"
 
 
 def times(ratio: float) -> str:
@@ -129,6 +137,94 @@ def _sizes(per_element: dict[str, dict[Any, float]]) -> Table:
     ]
     title = "Nanoseconds per element, f32, by number of elements"
     return Table("sizes", title, ["function", *map(power_of_two, sizes)], rows)
+
+
+def bytes_of(elements: int) -> str:
+    """Of f32.
+
+    >>> bytes_of(2**12), bytes_of(2**26)
+    ('16 KiB', '256 MiB')
+    """
+    size = 4 * elements
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+Grid = dict[str, dict[Any, Entry]]
+
+
+def _grid(name: str, title: str, rows: Grid, columns: Sequence[Any], shown: Any = str) -> Table:
+    """Rows by function; what was not measured is left out."""
+    lines = [[Entry(row), *(by.get(c, Entry("")) for c in columns)] for row, by in rows.items()]
+    return Table(name, title, ["function", *map(shown, columns)], lines)
+
+
+def _by_size(sizes: list[Cell], entry: Callable[[Cell], Entry | None]) -> tuple[Grid, list[int]]:
+    rows: Grid = {}
+    for cell in sizes:
+        made = entry(cell)
+        if made is not None:
+            name = cell["function"] + (", axis 0" if cell["across"] else "")
+            rows.setdefault(name, {})[cell["elements"]] = made
+    return rows, sorted({size for by_size in rows.values() for size in by_size})
+
+
+def _of_memcpy_by_size(sizes: list[Cell]) -> Table:
+    rows, columns = _by_size(sizes, lambda c: None if c["of_memcpy"] is None else _of_memcpy(c))
+    title = "Speed as a multiple of memcpy's, f32, by size of a tensor"
+    return _grid("sizes-of-memcpy", title, rows, columns, bytes_of)
+
+
+def _peer_by_size(sizes: list[Cell], peer: str) -> Table:
+    rows, columns = _by_size(sizes, lambda c: _ratio(c, peer) if peer in c["ratios"] else None)
+    title = f"Times {title_of(peer)}'s speed, f32, by size of a tensor"
+    return _grid(f"sizes-{peer}", title, rows, columns, bytes_of)
+
+
+def _by_style(values: list[Cell]) -> Table:
+    """Our time as a multiple of that on the style that is fastest."""
+    best: dict[str, float] = {}
+    for cell in values:
+        took = cell["seconds"]["gradplan"]
+        best[cell["function"]] = min(took, best.get(cell["function"], took))
+    rows: Grid = {}
+    for cell in values:
+        share = cell["seconds"]["gradplan"] / best[cell["function"]]
+        rows.setdefault(cell["function"], {})[cell["problem"]] = Entry(f"{share:.2f}")
+    title = "Time as a multiple of that on the fastest style of values, 1024 x 4096 f32"
+    return _grid("values", title, rows, _styles(values))
+
+
+def _peer_by_style(values: list[Cell], peer: str) -> Table:
+    rows: Grid = {}
+    for cell in values:
+        if peer in cell["ratios"]:
+            rows.setdefault(cell["function"], {})[cell["problem"]] = _ratio(cell, peer)
+    title = f"Times {title_of(peer)}'s speed by style of values"
+    return _grid(f"values-{peer}", title, rows, _styles(values))
+
+
+def _styles(values: list[Cell]) -> list[str]:
+    return list(dict.fromkeys(cell["problem"] for cell in values))
+
+
+def _other_work(loads: list[Cell]) -> Table:
+    """All threads beside one, under the same load."""
+    rows = [
+        [
+            Entry(load["function"]),
+            Entry(load["problem"]),
+            Entry(str(load["busy"])),
+            Entry("yes" if load["alternating"] else ""),
+            Entry(f"{load['seconds']['one thread']['mean'] * 1e6:.0f}"),
+            Entry(f"{load['mean_of_one']:.2f}"),
+            Entry(f"{load['slow_of_one']:.2f}"),
+        ]
+        for load in loads
+    ]
+    title = "Calls beside other work: all threads as a multiple of one thread's time, same load"
+    heads = ["function", "problem", "busy processes", "PyTorch between"]
+    heads += ["us, one thread", "mean", "99th percentile"]
+    return Table("other-work", title, heads, rows)
 
 
 def _of_memcpy(cell: Cell) -> Entry:

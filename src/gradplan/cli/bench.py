@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from gradplan.bench import contention, markdown, page, tables
-from gradplan.bench.results import Results, steps
+from gradplan.bench import contention, gpu, markdown, page, tables
+from gradplan.bench.board import board_cells
+from gradplan.bench.measure import FULL, OURS, QUICK, Measured
+from gradplan.bench.results import SECTIONS, Results, chosen_cells, steps
 from gradplan.cli.certify import element_names, names
 from gradplan.cli.files import check_writable, is_standard_output, write_file
 from gradplan.cli.terminal import UserError, choose, console, progress
+from gradplan.engines import ENGINES
 from gradplan.machine import machine
 
 NAME = "bench"
@@ -34,6 +38,8 @@ examples:
   gradplan bench --quick                      f32 only, fewer rounds: a minute or two
   gradplan bench --op cumsum,scan_backward    some functions or ops
   gradplan bench --dtype bf16                 one element type
+  gradplan bench --section values,load        every style of values; beside other work
+  gradplan bench --engine cuda --quick        on a GPU, against PyTorch there
   gradplan bench --json b.json --html b.html  everything in about ten minutes, and a page
 
 FILE may be - for standard output; everything else is then said on standard error.
@@ -48,6 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dtype", action="append", metavar="TYPE", help="only these element types: f16, f32, ..."
+    )
+    parser.add_argument(
+        "--section",
+        action="append",
+        metavar="NAME",
+        help=f"only these parts, comma-separated: {', '.join(SECTIONS)}",
+    )
+    parser.add_argument(
+        "--engine", choices=("cpu", "cuda"), default="cpu", help="cuda: the board on a GPU"
     )
     parser.add_argument("--quick", action="store_true", help="f32 unless --dtype, fewer rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements")
@@ -64,6 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.engine == "cuda":
+        return _run_on_gpu(options)
     if options.markdown is not None:
         _check_marks(options.markdown)
     files = [options.json, options.html, options.svg, options.markdown]
@@ -73,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
         Results(quick=options.quick),
         names=choose(options.op, names(), "--op"),
         elements=choose(options.dtype, element_names(), "--dtype"),
+        sections=choose(options.section, list(SECTIONS), "--section"),
     )
     show(out, results, goals=options.goals)
     if options.json is not None:
@@ -86,6 +104,55 @@ def run(options: argparse.Namespace) -> int:
         assert text is not None  # checked before
         _write(out, options.markdown, text)
     return 0
+
+
+def _run_on_gpu(options: argparse.Namespace) -> int:
+    """Fewer tables, for there is less to say: ours against a copy and PyTorch, on the device."""
+    for name in ("html", "svg", "markdown", "goals"):
+        if getattr(options, name):
+            raise UserError(f"--{name}: not with --engine cuda; --json is")
+    out = console(stderr=check_writable([options.json]))
+    reason = gpu.why_not()
+    if reason is not None:
+        raise UserError(f"--engine cuda: {reason}")
+    effort = QUICK if options.quick else FULL
+    wanted = choose(options.op, names(), "--op")
+    elements = choose(options.dtype, element_names(), "--dtype")
+    found: list[Measured] = []
+    with progress(out) as bar:
+        cells = list(
+            chosen_cells(board_cells(), names=wanted, elements=elements, quick=options.quick)
+        )
+        task = bar.add_task("starting", total=len(cells))
+        for cell in cells:
+            bar.update(task, description=f"{cell.function.name} {cell.element}")
+            found.append(gpu.measure(cell, effort))
+            bar.advance(task)
+    out.print(gpu_table(found))
+    if options.json is not None:
+        facts = {"engine": "cuda", **ENGINES["cuda"].facts, "cells": [m.as_json() for m in found]}
+        _write(out, options.json, json.dumps(facts, indent=1) + "\n")
+    return 0
+
+
+def gpu_table(found: Sequence[Measured]) -> Table:
+    """A line for each cell."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("function", "type", "problem"):
+        table.add_column(head, no_wrap=True)
+    for head in ("us", "of copy", "x PyTorch", "x deterministic"):
+        table.add_column(head, no_wrap=True, justify="right")
+    for m in found:
+        ratios = [m.ratios.get(name) for name in (gpu.TORCH, gpu.DETERMINISTIC)]
+        table.add_row(
+            m.cell.function.name,
+            m.cell.element.value,
+            m.cell.problem.label,
+            f"{m.times[OURS] * 1e6:.1f}",
+            "-" if m.score is None else f"{m.score:.2f}",
+            *("-" if ratio is None else f"{ratio:.1f}" for ratio in ratios),
+        )
+    return table
 
 
 def _check_marks(path: Path) -> None:
@@ -105,10 +172,15 @@ def _write(out: Console, path: Path, text: str) -> None:
 
 
 def measured(
-    out: Console, results: Results, *, names: list[str] | None, elements: list[str] | None
+    out: Console,
+    results: Results,
+    *,
+    names: list[str] | None,
+    elements: list[str] | None,
+    sections: list[str] | None = None,
 ) -> Results:
     """Measures what was asked for."""
-    todo = steps(names=names, elements=elements, quick=results.quick)
+    todo = steps(names=names, elements=elements, quick=results.quick, sections=sections)
     results.watch.look()
     _warn(out, contention.warning_before(results.watch.as_json()))
     with progress(out) as bar:

@@ -45,6 +45,7 @@ examples:
   gradplan certify                            everything, in under a minute
   gradplan certify --op cumsum,sparsemax      two functions
   gradplan certify --op scan --dtype f32      all scans (also ScanPlan), one element type
+  gradplan certify --engine cuda --json g.json  on a GPU, with a report to send back
   gradplan certify --thorough --json a.json   ten times the problems, and a file to compare
   gradplan certify --compare a.json b.json    where two machines differ
 
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", metavar="NAME", default="cpu", help="the engine to verify (default: cpu)"
     )
+    parser.add_argument("--device", metavar="NAME", help="which of several GPUs: cuda:1, ...")
     parser.add_argument("--thorough", action="store_true", help="other, larger and more problems")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the certificate")
     parser.add_argument(
@@ -80,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     if options.compare:
         return compare(console(), *options.compare)
     out = console(stderr=check_writable([options.json]))
-    engine = _engine(options.engine)
+    engine = _engine(options.engine, options.device)
     certificate = certified(
         out,
         engine,
@@ -105,11 +107,15 @@ def element_names() -> list[str]:
     return [kind.value for kind in ElementKind if kind in FLOATS]
 
 
-def _engine(name: str) -> Engine:
+def _engine(name: str, device: str | None) -> Engine:
     if name not in ENGINES:
         hint = did_you_mean(name, ENGINES) or ";"
         raise UserError(f"--engine {name}: no such engine{hint} choose from {', '.join(ENGINES)}")
-    return ENGINES[name]
+    engine = ENGINES[name]
+    if device is not None and device.partition(":")[0] not in engine.devices:
+        devices = ", ".join(sorted(engine.devices))
+        raise UserError(f"--device {device}: the engine {name} runs on {devices}")
+    return engine if device is None else engine.on(device)
 
 
 def _check_engine(engine: Engine, wanted: Sequence[work.PlanKey]) -> None:
@@ -155,6 +161,8 @@ class Certificate:
             "gradplan": gradplan.__version__,
             "numerics_version": NUMERICS_VERSION,
             "engine": self.engine.name,
+            "device": self.engine.place,
+            **self.engine.facts,
             "level": self.level,
             "complete": self.complete,
             "passed": self.passed,
@@ -224,6 +232,8 @@ def _row(name: str, lines: Sequence[work.Line]) -> str:
 def _conclude(out: Console, certificate: Certificate) -> None:
     engine = certificate.engine
     where = f"engine {engine.name} ({engine.arch})"
+    gpu = engine.facts.get("gpus", {}).get(engine.place)
+    where += f" on {escape(gpu['name'])} ({gpu['arch']})" if gpu is not None else ""
     done = f"{certificate.runs} runs in {certificate.seconds:.0f} s"
     if not certificate.passed:
         out.print()
@@ -251,13 +261,12 @@ def compare(out: Console, first: Path, second: Path) -> int:
     """Says where two certificates differ; 1 if they do."""
     a, b = _load(first), _load(second)
     for path, data in ((first, a), (second, b)):
-        where = data["machine"]
         result = f"certificate {data['certificate'][:16]}" if data["passed"] else "failed"
         scope = f"{data['level']}{'' if data['complete'] else ', partial'}"
         out.print(
             f"[bold]{escape(str(path))}[/]: gradplan {data['gradplan']}, numerics "
-            f"{data['numerics_version']}, {scope}; {data['engine']} on {escape(where['cpu'])} "
-            f"({where['isa'] or 'no build'}); {result}"
+            f"{data['numerics_version']}, {scope}; {data['engine']} on {escape(_ran_on(data))}; "
+            f"{result}"
         )
     if a["numerics_version"] != b["numerics_version"]:
         out.print(
@@ -276,6 +285,14 @@ def compare(out: Console, first: Path, second: Path) -> int:
         return 1
     out.print(f"[bold green]equal[/]: the same bits in all {both} plan x element type of both")
     return 0
+
+
+def _ran_on(data: dict[str, Any]) -> str:
+    gpu = data.get("gpus", {}).get(data.get("device"))
+    if gpu is not None:
+        return f"{gpu['name']} ({gpu['arch']})"
+    where = data["machine"]
+    return f"{where['cpu']} ({where['isa'] or 'no build'})"
 
 
 def _findings(a: dict[str, Any], b: dict[str, Any], first: str, second: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -75,6 +76,7 @@ def _engines() -> dict[str, dict[str, Any]]:
             "automatic": engine.automatic,
             "last_resort": engine.last_resort,
             "reason": reason,
+            **engine.facts,
         }
     return found
 
@@ -117,6 +119,8 @@ def show(out: Console, facts: dict[str, Any]) -> None:
     for name, engine in facts["engines"].items():
         state = engine["arch"] if engine["available"] else f"not here, {engine['reason']}"
         devices = ", ".join(engine["devices"])
+        state += "".join(f", {name} {gpu['name']} ({gpu['arch']})" for name, gpu in _gpus(engine))
+        state += f", driver {engine['driver']}" if "driver" in engine else ""
         head.add_row(f"engine {name}", escape(f"on {devices}: {state}{_when(engine)}"))
     for name, bridge in facts["bridges"].items():
         state = "" if bridge["available"] else "not available: "
@@ -136,6 +140,11 @@ def show(out: Console, facts: dict[str, Any]) -> None:
             _together({e: served["guarantee"] for e, served in elements.items()}),
         )
     out.print(table)
+
+
+def _gpus(engine: dict[str, Any]) -> Iterable[tuple[str, dict[str, str]]]:
+    found: dict[str, dict[str, str]] = engine.get("gpus", {})
+    return found.items()
 
 
 def _when(engine: dict[str, Any]) -> str:

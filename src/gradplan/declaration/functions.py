@@ -52,7 +52,7 @@ class Like:
     chooses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Flags of the signature, and the function that takes over where they are set."""
     adds: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Flags of the signature, and the function whose indices come along where they are set."""
+    """Flags of the signature, and the function that takes over and gives indices as well."""
     inferred: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Sizes that may be None, and the indices whose largest one says it then."""
     ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -108,7 +108,11 @@ class Function:
     torch: Like | None = Like()
     """How PyTorch's bridge offers it; None: only through another function (`chooses`)."""
     jax: Like | None = Like()
+    part_of: str = ""
+    """A function that gives the same among its results: for a bridge that offers that one alone."""
     peers: tuple[Peer, ...] = ()
     figures: tuple[Figure, ...] = ()
     near_one: bool = False
     """Whether it multiplies many values, so that only those near 1 are of use to measure on."""
+    beside_other_work: bool = False
+    """Whether it stands for the others where calls on a busy machine are measured."""

@@ -101,6 +101,9 @@ class Op:
                         f"{self.name}: {tensor.name} depends on {sorted(undecided)}, which a "
                         "function must fix: how many results it has is known beforehand"
                     )
+        with_gradient = [t.differentiable for t in self.outputs]
+        if with_gradient != sorted(with_gradient, reverse=True):
+            raise TypeError(f"{self.name}: outputs without gradient come behind those with one")
         if self.name in OPS:
             raise TypeError(f"{self.name} is declared twice")
         OPS[self.name] = self
@@ -282,6 +285,13 @@ class Op:
     def forwards(self) -> tuple[Op, ...]:
         """The ops whose gradient this one computes."""
         return tuple(op for op in OPS.values() if op.gradient_name == self.name)
+
+    def forwards_of(self, function: Function) -> tuple[Op, ...]:
+        """The ops whose gradient a function of this one computes."""
+        fixed = dict(function.fixed)
+        return tuple(
+            op for op in self.forwards() if any(dict(f.fixed) == fixed for f in op.functions)
+        )
 
     def sibling(self, function: Function) -> Function:
         """The function of this op with the same fields fixed as one of a related op."""

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gradplan.declaration import Descriptor, Op
@@ -60,6 +60,8 @@ class Engine:
     """The kinds of devices whose tensors it takes."""
     automatic = True
     """Whether it may be chosen without being asked for by name."""
+    has_threads = True
+    """Whether `set_num_threads` is for it, too."""
     last_resort = False
     """Whether it may be chosen all the same if no other engine has a kernel for an op."""
 
@@ -67,6 +69,20 @@ class Engine:
     def arch(self) -> str:
         """What its kernels are built for; part of the SKU."""
         return "any"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What else there is to know about it here, for `gradplan info` and certificates."""
+        return {}
+
+    @property
+    def place(self) -> str:
+        """The device that it runs on, where nobody says which."""
+        return "cpu"
+
+    def on(self, device: str) -> Engine:
+        """The engine for tensors on one device, such as "cuda:1"; it may be the same for all."""
+        return self
 
     def has(self, op: Op) -> bool:
         """Whether it has any kernel for an op."""
@@ -83,19 +99,9 @@ class Engine:
     def bind(self, op: Op, desc: Descriptor) -> BoundKernel:
         raise NotImplementedError
 
-
-class _Absent(Engine):
-    """An engine that users may ask for and that this build does not have."""
-
-    def __init__(self, name: str, devices: frozenset[str]) -> None:
-        self.name = name
-        self.devices = devices
-
-    def has(self, op: Op) -> bool:
-        return False
-
-    def why_not(self, op: Op, desc: Descriptor) -> str | None:
-        return "not installed in this build"
+    def run_arrays(self, plan: Any, arrays: Mapping[str, Any]) -> None:
+        """Runs a plan of its on ndarrays by name, wherever it computes: for who verifies it."""
+        plan.run(**arrays)
 
 
 ENGINES: dict[str, Engine] = {}
@@ -150,7 +156,6 @@ def _register_own() -> None:
         engine = getattr(importlib.import_module(f"{__name__}.{module.name}"), "ENGINE", None)
         if engine is not None:
             found[engine.name] = engine
-    found.setdefault("cuda", _Absent("cuda", frozenset({"cuda"})))
     for _, engine in sorted(found.items()):
         register_engine(engine)
 

@@ -21,6 +21,7 @@ LIBRARIES = Path(__file__).resolve().parent.parent / "lib"
 PREFIX = "libgradplan_"
 COMMON = "common"
 _DEVICE_TYPES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
+ANY_DEVICE = -1
 
 
 @functools.cache
@@ -145,8 +146,14 @@ class CallChecks:
     def __init__(self, plan: str, operands: Sequence[Operand], device: str = "cpu") -> None:
         self.plan = plan
         self.operands = operands
-        kind = _DEVICE_TYPES[device.partition(":")[0]]
-        self._direct = direct(common().gradplan_checks(plan, described(operands), kind), operands)
+        kind, _, index = device.partition(":")
+        checks = common().gradplan_checks(
+            plan,
+            described(operands),
+            _DEVICE_TYPES[kind],
+            int(index) if index.isdecimal() else ANY_DEVICE,
+        )
+        self._direct = direct(checks, operands)
 
     def __call__(self, tensors: Sequence[Any], workspace: Any = None) -> None:
         """Raises unless all tensors fit. An output that is not there yet may be None."""

@@ -12,8 +12,10 @@ __all__ = [
     "cumlogsumexp",
     "cummax",
     "cummax_indices",
+    "cummax_with_indices",
     "cummin",
     "cummin_indices",
+    "cummin_with_indices",
     "cumprod",
     "cumsum",
     "embedding",
@@ -230,6 +232,42 @@ def cummin_indices(
 
     Returns:
         positions along the axis, counted from its beginning
+    """
+
+def cummax_with_indices(
+    x: ArrayLike,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> tuple[Array, Array]:
+    """Running maximum along an axis, and where it comes from: `cummax`, `cummax_indices`.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+
+    Returns:
+        the running extreme; positions along the axis, counted from its beginning
+    """
+
+def cummin_with_indices(
+    x: ArrayLike,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> tuple[Array, Array]:
+    """Running minimum along an axis, and where it comes from: `cummin`, `cummin_indices`.
+
+    Args:
+        x: what is scanned
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes it is
+
+    Returns:
+        the running extreme; positions along the axis, counted from its beginning
     """
 
 def segment_sum(

@@ -13,6 +13,7 @@ linear: where the declaration has no rule.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -55,8 +56,7 @@ class Problem:
     @staticmethod
     def of_gradient(op: Op, grad_desc: Descriptor, absent: frozenset[str] = frozenset()) -> Problem:
         """The problem whose gradient `op` computes for `grad_desc`."""
-        fixed = op.function_for(grad_desc).fixed
-        forwards = [f for f in op.forwards() if any(g.fixed == fixed for g in f.functions)]
+        forwards = op.forwards_of(op.function_for(grad_desc))
         # Indices may come in any order unless somebody says otherwise.
         forward = min(forwards, key=lambda f: any(t.ascending for t in f.inputs))
         return Problem(forward, _copy(grad_desc, forward, {}), grad_desc, absent)
@@ -143,7 +143,9 @@ def _present(tensors: Sequence[Tensor], desc: Descriptor) -> tuple[Tensor, ...]:
 
 def _copy(desc: Descriptor, op: Op, fields: Mapping[str, Any]) -> Descriptor:
     """A descriptor of `op` with these fields; what else it has is that of `desc`."""
-    values = {**values_of(desc), **fields}
+    # A word as its string: the other op may have an enumeration of its own.
+    known = {n: x.value if isinstance(x, enum.Enum) else x for n, x in values_of(desc).items()}
+    values = {**known, **fields}
     return op.descriptor(**{i.name: values[i.name] for i in op.fields if i.name in values})
 
 

@@ -33,8 +33,11 @@ def _target(op: str, platform: str, takes_stream: bool) -> str:
     run = common().gradplan_published_runner()
     arguments = ["attrs.problem", "args", "rets", *["ctx.stream"] * takes_stream]
     known = platform if platform == _HERE else "gpu"
+    graphs = takes_stream  # such a kernel only launches: XLA may record it
     try:
-        jax_tvm_ffi.register_ffi_target(name, run, arguments, platform=known)
+        jax_tvm_ffi.register_ffi_target(
+            name, run, arguments, platform=known, allow_cuda_graph=graphs
+        )
     except jax.errors.JaxRuntimeError as error:  # XLA compares the versions of the interface
         raise Unsupported(
             f"gradplan.jax: JAX {jax.__version__} does not go with the installed jax-tvm-ffi "
@@ -128,7 +131,8 @@ def lower(
 ) -> Any:
     """The call of a kernel in a program. Buffers come row-major, as by default.
 
-    `given` and `made` are the names of the arguments and of the results.
+    `given` and `made` are the names of the arguments and of the results. The workspace of a kernel
+    on a GPU is one more result, which nobody looks at: XLA knows how to allocate there.
     """
     operands = [o.name for o in op.operands(desc)]
     order = [given.index(name) for name in operands if name in given]
@@ -136,5 +140,10 @@ def lower(
     plan = _select(op, desc, platform)
     number = _publish(plan, missing)
     rule = jax.ffi.ffi_lowering(_target(op.name, platform, plan._kernel.takes_stream))
-    ctx = ctx.replace(avals_in=[ctx.avals_in[i] for i in order])
-    return rule(ctx, *(args[i] for i in order), problem=np.int64(number))
+    size = plan.workspace_size if plan._kernel.takes_stream else 0
+    scratch = [jax.core.ShapedArray((size,), np.uint8)] if size else []
+    ctx = ctx.replace(
+        avals_in=[ctx.avals_in[i] for i in order], avals_out=[*ctx.avals_out, *scratch]
+    )
+    results = rule(ctx, *(args[i] for i in order), problem=np.int64(number))
+    return list(results)[: len(ctx.avals_out) - len(scratch)]

@@ -61,15 +61,21 @@ class ScanBackwardDescriptor(_ScanFields):
     ] = Ties.FIRST
 
 
-class ScanIndicesDescriptor(Descriptor):
-    """Where running extremes come from. `ties` says which of equal ones it is."""
-
+class _ExtremeFields(Descriptor):
     kind: Annotated[ExtremeKind, "the running extreme"]
-    input_shape: Annotated[Shape, "the shape of both tensors"]
+    input_shape: Annotated[Shape, "the shape of every tensor"]
     scan_axis: Annotated[int, AxisOf("input_shape"), "the axis to scan along"]
     reverse: Annotated[bool, "scan from the last element to the first"] = False
     ties: Annotated[Ties, "which of several equal extremes it is"] = Ties.FIRST
     element: Annotated[ElementKind, "the element type"]
+
+
+class ScanIndicesDescriptor(_ExtremeFields):
+    """Where running extremes come from. `ties` says which of equal ones it is."""
+
+
+class ScanWithIndicesDescriptor(_ExtremeFields):
+    """Running extremes, and where they come from. `ties` says which of equal ones that is."""
 
 
 # Derivatives of the gradients ----------------------------------------------------------------
@@ -232,7 +238,7 @@ def _function(
             arguments="x, dim, reverse=False" + (", *, dtype=None" if takes_dtype else more),
             doc=torch,
             defaults={"ties": "last"} if extreme else {},
-            adds={"return_indices": f"{kind}_indices"} if extreme else {},
+            adds={"return_indices": f"{kind}_with_indices"} if extreme else {},
             float32_under_autocast=takes_dtype,
             other_elements=_other_elements(kind.value),
         ),
@@ -248,6 +254,7 @@ def _function(
         peers=(_torch_peer(kind.value), _jax_peer(jax_name)),
         figures=figures,
         near_one=kind is ScanKind.CUMPROD,
+        beside_other_work=kind is ScanKind.CUMSUM,
     )
 
 
@@ -455,6 +462,15 @@ SCAN_BACKWARD = Op(
 )
 
 
+_INDICES = writes(
+    "indices",
+    "input_shape",
+    kind=Kind.INDEX,
+    into="scan_axis",
+    doc="positions along the axis, counted from its beginning",
+)
+
+
 def _positions(kind: ExtremeKind, doc: str, figures: tuple[Figure, ...] = ()) -> Function:
     def bind(torch: Any, v: Any, out: Any) -> Any:
         function, x, axis = getattr(torch, kind.value), v.x, v.axis
@@ -463,7 +479,13 @@ def _positions(kind: ExtremeKind, doc: str, figures: tuple[Figure, ...] = ()) ->
     # PyTorch's function gives them together with the values.
     peer = Peer("torch", f"torch.{kind}(...).indices", bind)
     return Function(
-        f"{kind}_indices", doc, fixed={"kind": kind}, torch=None, peers=(peer,), figures=figures
+        f"{kind}_indices",
+        doc,
+        fixed={"kind": kind},
+        torch=None,
+        part_of=f"{kind}_with_indices",
+        peers=(peer,),
+        figures=figures,
     )
 
 
@@ -471,16 +493,7 @@ SCAN_INDICES = Op(
     ScanIndicesDescriptor,
     OpCategory.SCAN,
     "Where a running maximum or minimum along an axis comes from.",
-    tensors=(
-        reads("x", "input_shape", doc="what is scanned"),
-        writes(
-            "indices",
-            "input_shape",
-            kind=Kind.INDEX,
-            into="scan_axis",
-            doc="positions along the axis, counted from its beginning",
-        ),
-    ),
+    tensors=(reads("x", "input_shape", doc="what is scanned"), _INDICES),
     functions=(
         _positions(
             ExtremeKind.CUMMAX,
@@ -503,4 +516,53 @@ SCAN_INDICES = Op(
             """,
         ),
     ),
+)
+
+
+def _pair(kind: ExtremeKind, doc: str, figures: tuple[Figure, ...] = ()) -> Function:
+    def bind(torch: Any, v: Any, out: Any) -> Any:
+        function, x, axis = getattr(torch, kind.value), v.x, v.axis
+        return lambda: function(x, axis)
+
+    return Function(
+        f"{kind}_with_indices",
+        doc,
+        fixed={"kind": kind},
+        rule=_Selection(kind.value),
+        torch=None,
+        peers=(Peer("torch", f"torch.{kind}", bind),),
+        figures=figures,
+    )
+
+
+SCAN_WITH_INDICES = Op(
+    ScanWithIndicesDescriptor,
+    OpCategory.SCAN,
+    "A running maximum or minimum along an axis, and where it comes from.",
+    tensors=(
+        reads("x", "input_shape", doc="what is scanned"),
+        writes("y", "input_shape", doc="the running extreme", inplace=("x",)),
+        _INDICES,
+    ),
+    functions=(
+        _pair(
+            ExtremeKind.CUMMAX,
+            """Running maximum along an axis, and where it comes from: `cummax`, `cummax_indices`.
+
+            >>> values, indices = gp.cummax_with_indices(np.float32([1, 3, 2, 3]))
+            >>> values, indices
+            (array([1., 3., 3., 3.], dtype=float32), array([0, 1, 1, 1]))
+            """,
+            figures=(Figure("square", 0.40, "torch", 4), Figure("columns", 0.40, "torch", 10)),
+        ),
+        _pair(
+            ExtremeKind.CUMMIN,
+            """Running minimum along an axis, and where it comes from: `cummin`, `cummin_indices`.
+
+            >>> gp.cummin_with_indices(np.float32([3, 1, 2, 0]))
+            (array([3., 1., 1., 0.], dtype=float32), array([0, 1, 1, 3]))
+            """,
+        ),
+    ),
+    gradient=Gradient("scan_backward", cotangents={"dy": "y"}, grads={"dx": "x"}),
 )

@@ -16,7 +16,7 @@ Float = TypeVar("Float", np.float32, np.float64)
 
 
 @dataclass(frozen=True)
-class _Constants:
+class Constants:
     """What the sequences need for one element type; see csrc/lanes/exp_log.h."""
 
     unsigned: np.dtype[Any]
@@ -32,10 +32,10 @@ class _Constants:
     log_terms: tuple[np.floating[Any], ...]
 
 
-_LOG_LEAST = float.fromhex("0x1.62p-1")
+LOG_LEAST = float.fromhex("0x1.62p-1")
 
-_CONSTANTS = {
-    np.dtype(np.float32): _Constants(
+CONSTANTS = {
+    np.dtype(np.float32): Constants(
         unsigned=np.dtype(np.uint32),
         signed=np.dtype(np.int32),
         mantissa_bits=23,
@@ -60,7 +60,7 @@ _CONSTANTS = {
             for term in ("0x1.555628p-1", "0x1.98dd1cp-2", "0x1.3cb7c4p-2")
         ),
     ),
-    np.dtype(np.float64): _Constants(
+    np.dtype(np.float64): Constants(
         unsigned=np.dtype(np.uint64),
         signed=np.dtype(np.int64),
         mantissa_bits=52,
@@ -101,9 +101,9 @@ _CONSTANTS = {
 }
 
 
-def _constants(x: NDArray[Any]) -> _Constants:
+def _constants(x: NDArray[Any]) -> Constants:
     try:
-        return _CONSTANTS[x.dtype]
+        return CONSTANTS[x.dtype]
     except KeyError:
         raise TypeError(f"expected a float32 or float64 array, got {x.dtype}") from None
 
@@ -176,7 +176,7 @@ def log(x: NDArray[Float]) -> NDArray[Float]:
         lift = np.where(subnormal, scalar(c.mantissa_bits), scalar(0))
 
         # lifted = 2^e m with m in [LOG_LEAST, 2 LOG_LEAST)
-        least = scalar(_LOG_LEAST).view(c.unsigned)
+        least = scalar(LOG_LEAST).view(c.unsigned)
         k = lifted.view(c.unsigned) - least
         e = (k.view(c.signed) >> c.signed.type(c.mantissa_bits)).astype(x.dtype) - lift
         m = ((k & bits(2**c.mantissa_bits - 1)) + least).view(x.dtype)

@@ -1,4 +1,4 @@
-"""scan_indices: where running extremes come from."""
+"""scan_indices, scan_with_indices: where running extremes come from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from gradplan.vocabulary import ExtremeKind, ScanKind, Ties
 
 from .arithmetic import Array, from_rows, quiet, to_rows
 from .operations import operation
+from .scan import scan
 from .scan_backward import records
 
 
@@ -31,3 +32,19 @@ def scan_indices(
     latest = np.maximum.accumulate(np.where(record, place, 0), axis=1)
     position = rows.shape[1] - 1 - latest if reverse else latest
     return from_rows(position, np.empty(x.shape, np.int64), scan_axis, reverse)
+
+
+@operation
+def scan_with_indices(
+    x: Array, *, kind: str, scan_axis: int, reverse: bool = False, ties: str = "first"
+) -> tuple[Array, Array]:
+    """A running extreme and its positions, which are those of two functions.
+
+    >>> import numpy as np
+    >>> y, at = scan_with_indices(np.float32([1, 3, 2]), kind="cummin", scan_axis=0, reverse=True)
+    >>> y.tolist(), at.tolist()
+    ([1.0, 2.0, 2.0], [0, 2, 2])
+    """
+    extreme = ScanKind(ExtremeKind.parse(kind).value)
+    y = scan(x, kind=extreme, scan_axis=scan_axis, reverse=reverse)
+    return y, scan_indices(x, kind=kind, scan_axis=scan_axis, reverse=reverse, ties=ties)

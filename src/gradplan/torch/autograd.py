@@ -37,7 +37,7 @@ def _sibling(operator: Operator, op: Op) -> Operator:
 
 def _forward_of(backward: Operator) -> Operator | None:
     """The operator whose gradient it computes; of several, one that takes indices in any order."""
-    forwards = backward.op.forwards()
+    forwards = backward.op.forwards_of(backward.function)
     in_any_order = [op for op in forwards if not any(t.ascending for t in op.tensors)]
     return _sibling(backward, (in_any_order or list(forwards))[0]) if forwards else None
 
@@ -96,8 +96,8 @@ class OfForward(Derivative):
         self.saved = frozenset(reads.difference(self.gradient.cotangents))
 
     def cotangents_of(self, grads: Sequence[Any]) -> tuple[Any, ...]:
-        """Of the gradients of all outputs those that the backward takes, in its order."""
-        by_name = dict(zip((t.name for t in self.operator.outputs), grads, strict=True))
+        """Of the gradients of the outputs those that the backward takes, in its order."""
+        by_name = dict(zip((t.name for t in self.operator.recorded), grads, strict=True))
         return tuple(by_name[self.gradient.cotangents[name]] for name in self.cotangents)
 
     def pull(self, v: Values, grads: Sequence[Any]) -> Mapping[str, Any]:
@@ -109,7 +109,7 @@ class OfForward(Derivative):
         pushed = self.tangent(v, {name: tangents[name] for name in self.inputs})
         outputs = [self.gradient.cotangents[name] for name in self.cotangents]
         by_name = dict(zip(outputs, pushed, strict=True))
-        results = tuple(by_name.get(t.name) for t in self.operator.outputs)
+        results = tuple(by_name.get(t.name) for t in self.operator.recorded)
         return results if len(results) > 1 else results[0]
 
 
@@ -192,12 +192,9 @@ def _make_recorder(derivative: Derivative) -> Recorder:
     """
     operator = derivative.operator
     layout = Layout(derivative)
-    fixed = [i for i, t in enumerate(operator.outputs) if not t.differentiable]
 
     def forward(ctx: Any, made: tuple[Any, ...], *floats: Any) -> Any:
         results, ctx.options, kept, everything = made
-        if fixed:
-            ctx.mark_non_differentiable(*(_as_tuple(results)[i] for i in fixed))
         if kept:
             ctx.save_for_backward(*kept)
         if everything is not None:
@@ -217,7 +214,22 @@ def _make_recorder(derivative: Derivative) -> Recorder:
     methods: dict[str, Callable[..., Any]] = {"forward": forward, "backward": backward, "jvp": jvp}
     members = {name: staticmethod(method) for name, method in methods.items()}
     function = type(f"gradplan_{operator.name}", (torch.autograd.Function,), members)
-    return Recorder(private.plain_apply(function, "options"), layout.saved_options, layout.kept)
+    apply = private.plain_apply(function, "options")
+    if len(operator.recorded) < len(operator.outputs):
+        apply = _past_others(apply, len(operator.recorded))
+    return Recorder(apply, layout.saved_options, layout.kept)
+
+
+def _past_others(apply: Callable[..., Any], recorded: int) -> Callable[..., Any]:
+    """`apply` for the first results alone: indices behind them go past autograd, to which an output
+    more is 5 us, also one that is marked as without gradient."""
+
+    def apply_to_first(made: tuple[Any, ...], *floats: Any) -> tuple[Any, ...]:
+        results = made[0]
+        first = results[0] if recorded == 1 else results[:recorded]
+        return (*_as_tuple(apply((first, *made[1:]), *floats)), *results[recorded:])
+
+    return apply_to_first
 
 
 def _wanted(ctx: Any, grads: Sequence[Any]) -> tuple[Any, ...]:
@@ -247,7 +259,8 @@ def _backward_by_position(derivative: Derivative, layout: Layout) -> Backward | 
     outputs = [derivative.gradient.cotangents[name] for name in derivative.cotangents]
     target = derivative.target
     count = len(target.names)
-    if given[:count] != target.names or outputs != layout.outputs:
+    recorded = [t.name for t in derivative.operator.recorded]
+    if given[:count] != target.names or outputs != recorded:
         return None
     if derivative.inputs != layout.floats:
         return None

@@ -172,7 +172,7 @@ def cummax(
         return_indices: whether to give a pair of values and indices
 
     Returns:
-        the running result; and `gradplan.cummax_indices`, if return_indices
+        the running result; and indices, as `gradplan.cummax_with_indices`, if return_indices
 
     >>> values, indices = cummax(torch.tensor([1.0, 3.0, 2.0, 4.0]), 0)
     >>> values, indices
@@ -216,7 +216,7 @@ def cummin(
         return_indices: whether to give a pair of values and indices
 
     Returns:
-        the running result; and `gradplan.cummin_indices`, if return_indices
+        the running result; and indices, as `gradplan.cummin_with_indices`, if return_indices
 
     >>> cummin(torch.tensor([3.0, 1.0, 2.0, 0.0]), 0).indices
     tensor([0, 1, 1, 3])

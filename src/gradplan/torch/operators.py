@@ -48,9 +48,10 @@ class Operator:
         self.options = own_parameters(signature)
         self.first = self.tensors.index(signature.first)
         """The position of the tensor whose element type is the problem's."""
-        differentiable = any(t.differentiable for t in self.outputs)
+        self.recorded = [t for t in self.outputs if t.differentiable]
+        """The outputs that may have gradients; the others come behind them."""
         self.differentiable = [
-            i for i, t in enumerate(self.tensors) if t.differentiable and differentiable
+            i for i, t in enumerate(self.tensors) if t.differentiable and self.recorded
         ]
         """The inputs that may need gradients."""
         self.library = torch.library.Library(NAMESPACE, "FRAGMENT")

@@ -1,0 +1,1 @@
+"""From a problem and the layout of its tensors to launches, one file per family; no Triton here."""

@@ -1,0 +1,24 @@
+"""The workspace of a call, cut into pieces."""
+
+from __future__ import annotations
+
+from gradplan.engines.cuda.program import WORKSPACE, Pointer
+
+_LINE = 256  # bytes; the workspace itself begins at a multiple of it
+
+
+class Arena:
+    """Hands out pieces one behind the other.
+
+    >>> arena = Arena()
+    >>> arena.take(4), arena.take(300), arena.size
+    (Pointer(name='workspace', offset=0), Pointer(name='workspace', offset=256), 768)
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def take(self, size: int) -> Pointer:
+        piece = Pointer(WORKSPACE, self.size)
+        self.size += -(-size // _LINE) * _LINE
+        return piece

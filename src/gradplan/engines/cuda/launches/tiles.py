@@ -1,0 +1,75 @@
+"""What kernels are compiled for and launches count with: how many elements a program takes."""
+
+from __future__ import annotations
+
+FLAT = 1024
+"""Elements of a program where tensors are one axis."""
+TILE = (8, 128)
+"""Lines and elements of a line, where they have strides."""
+CHECKED = 4096
+"""Indices that a program checks."""
+FIRSTS = 1024
+"""How many of their answers are looked through at a time."""
+GATHERED = {"narrow": (256, 1), "middle": (32, 16), "wide": (8, 128), "vector": (4, 256)}
+"""Rows and words of a program that copies rows, by how long they are; see `gather_form`."""
+
+
+def gather_form(words: int) -> str:
+    """Which of GATHERED suits rows of so many words.
+
+    >>> [gather_form(n) for n in (1, 2, 16, 17)]
+    ['narrow', 'middle', 'middle', 'wide']
+    """
+    return next((f for f in ("narrow", "middle") if words <= GATHERED[f][1]), "wide")
+
+
+SORTED = 1024
+"""Keys of a program of the radix sort."""
+DIGIT = 4
+"""Bits of a key that one pass sorts by."""
+SCANNED = 4096
+"""Counts of a program of the exclusive scan."""
+STARTS = 128
+"""Segments of a program that looks for their first members."""
+SUMMED = {"narrow": (128, 1), "middle": (16, 8), "wide": (4, 32)}
+"""Segments (or blocks of a segment) and columns of a program that sums rows, and in "vector" as
+many columns as 16 bytes per lane are."""
+VECTOR = 16
+"""Elements that rows of the vector forms come in multiples of: Triton's unit of divisibility."""
+
+
+def vector_columns(itemsize: int) -> int:
+    """Columns of the vector form of a sum.
+
+    >>> [vector_columns(n) for n in (2, 4, 8)]
+    [256, 128, 64]
+    """
+    return 32 * 16 // itemsize
+
+
+def sum_form(width: int) -> str:
+    """Which of SUMMED suits rows of so many elements.
+
+    >>> [sum_form(n) for n in (1, 2, 8, 9)]
+    ['narrow', 'middle', 'middle', 'wide']
+    """
+    return next((f for f in ("narrow", "middle") if width <= SUMMED[f][1]), "wide")
+
+
+WHOLE = {"16": (16, 16, 4), "128": (1, 128, 1), "1024": (1, 1024, 4), "4096": (1, 4096, 8)}
+"""Lines, elements and warps of a program of sparsemax that keeps whole lines in registers; by the
+most elements that a line may have."""
+VECTOR_LINES = {"16": 64, "128": 2}
+"""Lines of it where a lane has several elements of one, so that it still has one or two lines."""
+LONG = (1, 2048)
+"""Lines and elements that it visits at a time where lines are longer."""
+ACROSS = (32, 32)
+"""The same where neighbours in memory belong to neighbouring lines."""
+WHOLE_ACROSS = {"32": (32, 32, 4), "128": (32, 128, 8)}
+"""Those of WHOLE then."""
+REDUCED = 8
+"""Lines of a program of sparsemax's gradient, 16 lanes each."""
+UNDERWAY = 8
+"""Loads of a lane before its first addition, where sums are serial."""
+REDUCED_ACROSS = 32
+"""The same where neighbours in memory belong to neighbouring lines, a lane each."""
