@@ -49,6 +49,12 @@ bool Call::add(const DLTensor& t) {
   return true;
 }
 
+bool Call::add_none() {
+  if (used_ == words_.size()) return false;
+  words_[used_++] = -1;  // no tensor's first word: these are not negative
+  return true;
+}
+
 bool Call::has_plain_options() const {
   return std::ranges::all_of(options_, [](PyObject* option) {
     PyTypeObject* const type = Py_TYPE(option);

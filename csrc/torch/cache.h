@@ -17,6 +17,7 @@ class Call {  // what a launch depends on
 
   // False if it cannot be remembered: too many axes, or a device without launches.
   bool add(const DLTensor& t);
+  bool add_none();  // an optional tensor that was left out
   // Options must not change, and not hash as something else: numbers, words and None.
   bool has_plain_options() const;
 

@@ -36,6 +36,7 @@ bool Dispatcher::Question::is_denied() const {
 bool Dispatcher::would_notice(PyObject* const* tensors, int count,
                               const std::vector<int>& floats) const {
   for (int i = 0; i < count; ++i) {
+    if (tensors[i] == Py_None) continue;  // left out: nothing to notice
     auto* const type = reinterpret_cast<PyObject*>(Py_TYPE(tensors[i]));
     if (std::ranges::none_of(plain_types, [&](const Ref& plain) { return plain.get() == type; }))
       return true;
@@ -43,13 +44,13 @@ bool Dispatcher::would_notice(PyObject* const* tensors, int count,
   for (const Question& question : questions)
     if (!question.is_denied()) return true;
   for (int i : floats)
-    if (!is_no(Ref(is_negated.in_c(tensors[i], nullptr)))) return true;
+    if (tensors[i] != Py_None && !is_no(Ref(is_negated.in_c(tensors[i], nullptr)))) return true;
   return !std::ranges::all_of(variables, is_idle);
 }
 
 int Dispatcher::recorded(PyObject* const* tensors, const std::vector<int>& floats) const {
   auto needs = [&](int i) {
-    return !is_no(Ref(PyObject_GetAttr(tensors[i], requires_grad_.get())));
+    return tensors[i] != Py_None && !is_no(Ref(PyObject_GetAttr(tensors[i], requires_grad_.get())));
   };
   if (records.is_denied()) return 0;
   int count = int(floats.size());

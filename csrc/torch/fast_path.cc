@@ -46,7 +46,9 @@ FastPath* path_for(PyObject* self, Py_ssize_t count) {
 bool look_at(const FastPath& path, PyObject* const* arguments, DLTensor* seen, Call& call) {
   bool fits = call.has_plain_options();
   for (int i = 0; fits && i < path.inputs; ++i)
-    fits = path.tensors.look_at(arguments[i], seen[i]) && call.add(seen[i]);
+    fits = arguments[i] == Py_None
+               ? call.add_none()
+               : path.tensors.look_at(arguments[i], seen[i]) && call.add(seen[i]);
   if (!fits) PyErr_Clear();
   return fits;
 }

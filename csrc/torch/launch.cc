@@ -48,11 +48,12 @@ Launch::Outcome Launch::run(const Tensors& tensors, PyObject* allocate, PyObject
     arguments[i].type_index = kTVMFFIDLTensorPtr;
     arguments[i].v_ptr = &seen[i];
   };
-  for (int i = 0; i < count; ++i) pass(i);
+  for (int i = 0; i < count; ++i)
+    if (inputs[i] != Py_None) pass(i);  // an argument that is nothing is None, too
   results = Ref(PyTuple_New(Py_ssize_t(outputs.size())));
   if (!results) return Outcome::kError;
   for (int i = 0; i < int(outputs.size()); ++i) {
-    const bool left_out = wanted != nullptr && wanted[i] == Py_False;  // the argument is None, too
+    const bool left_out = wanted != nullptr && wanted[i] == Py_False;
     Ref result =
         left_out ? Ref::to(Py_None) : new_output(outputs[i], allocate, inputs, count, seen);
     if (!result) return Outcome::kError;

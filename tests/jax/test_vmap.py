@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,21 +46,22 @@ def _check(function: Callable[..., Any], arguments: list[Any], dims: tuple[Any, 
     assert "while" not in text
 
 
-def _stacked(case: Case, dim: int) -> list[Any]:
+def _stacked(case: Case, dims: Sequence[int]) -> list[Any]:
     given = [case.arguments(F32, seed) for seed in range(BATCH)]
-    return [jnp.stack(list(map(jnp.asarray, xs)), dim) for xs in zip(*given, strict=True)]
+    batches = zip(zip(*given, strict=True), dims, strict=True)
+    return [jnp.stack(list(map(jnp.asarray, xs)), dim) for xs, dim in batches]
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_batches_of_values(case: Case, dim: int) -> None:
-    arguments = _stacked(case, dim)
-    _check(case.ours, arguments, (dim,) * len(arguments))
+    dims = tuple(min(dim, len(shape)) for shape in case.shapes)  # not all have as many axes
+    _check(case.ours, _stacked(case, dims), dims)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_batches_of_gradients(case: Case) -> None:
-    arguments = _stacked(case, 0)
+    arguments = _stacked(case, (0,) * len(case.shapes))
     result = jax.eval_shape(case.ours, *(x[0] for x in arguments))
     drawn = np.random.default_rng(5).normal(size=(BATCH, *result.shape))
     cotangents = jnp.asarray(drawn, F32.dtype)

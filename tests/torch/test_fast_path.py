@@ -56,6 +56,35 @@ def test_both_ways_record_the_same_gradients(case: Case) -> None:
         assert torch.equal(a, c)
 
 
+def test_a_tensor_that_is_left_out_goes_past_the_dispatcher() -> None:
+    """None is an argument like another, and one that is given later is not taken for it."""
+    if NATIVE is None:
+        pytest.skip("no fast path here")
+    a, b = (torch.rand(3, 5, requires_grad=True) for _ in range(2))
+    initial = torch.rand(3, requires_grad=True)
+    path = OPERATORS["linear_scan"].ways.fast
+    for given in ((a, b, None), (a, b, initial)):
+        first = gpt.linear_scan(*given, dim=1)
+        fast = path(*given, 1, False)
+        assert torch.equal(fast, first) and fast.requires_grad
+        floats = [x for x in given if x is not None]
+        for x, y in zip(
+            *(torch.autograd.grad(h.sum(), floats) for h in (first, fast)), strict=True
+        ):
+            assert torch.equal(x, y)
+    # Of three gradients those that nobody needs are left out.
+    for needed in ((a,), (b,), (initial,), (b, initial)):
+        given = [x if any(x is n for n in needed) else x.detach() for x in (a, b, initial)]
+        ours = torch.autograd.grad(gpt.linear_scan(*given, dim=1).sum(), needed)
+        with Listener():
+            theirs = torch.autograd.grad(gpt.linear_scan(*given, dim=1).sum(), needed)
+        for x, y in zip(ours, theirs, strict=True):
+            assert torch.equal(x, y)
+    for wrong in ((None, b), (a, None)):
+        with pytest.raises(InvalidProblem, match=r"expected a torch\.Tensor"):
+            gpt.linear_scan(*wrong)
+
+
 PROFILERS = {"autograd": torch.autograd.profiler.profile, "torch": torch.profiler.profile}
 
 

@@ -14,6 +14,7 @@ from torch_cases import CASES, Case, Listener  # noqa: E402
 
 import gradplan as gp  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
+from gradplan.declaration.tensors import DerivedAxes  # noqa: E402
 from gradplan.functional import SIGNATURES  # noqa: E402
 from gradplan.torch import autograd, batching, operators  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
@@ -29,7 +30,8 @@ def arguments_of(operator: Any, grad: bool) -> list[Any]:
         if t.index:
             made.append(torch.tensor([0, 1, 1] if t.ascending else [1, 0, 1]))
         else:
-            made.append(torch.randn(3, 3).requires_grad_(grad))
+            rank = 1 if isinstance(t.axes[0], DerivedAxes) else 2
+            made.append(torch.randn((3,) * rank).requires_grad_(grad))
     options = {"axis": -1, "reverse": True, "ties": "last", "bounds": "raise", "weight": 0.3}
     options |= {"num_segments": 3, "num_embeddings": 3, "padding_idx": 0}
     return made + [options[p.name] for p in operator.options]

@@ -13,12 +13,19 @@ from torch._subclasses import FakeTensorMode
 
 import gradplan as gp
 from gradplan import torch as gpt
+from gradplan.declaration.tensors import DerivedAxes
 from gradplan.torch.functions import OFFERS
 
 X = torch.ones(2, 3)
 IDS = torch.tensor([0, 1])
 META = torch.device("meta")
 all_functions = pytest.mark.parametrize("name", gpt.functions.__all__)
+
+
+def tensor_of(declared: Any) -> Any:
+    """For any op on a shape, along its last axis."""
+    derived = isinstance(declared.axes[0], DerivedAxes)
+    return IDS if declared.index else X[:, 0] if derived else X
 
 
 def sample(name: str) -> dict[str, Any]:
@@ -29,7 +36,7 @@ def sample(name: str) -> dict[str, Any]:
     for p in offer.parameters:
         what = offer.meaning(p.name)
         if isinstance(what, gp.declaration.Tensor):
-            given[p.name] = IDS if what.index else X
+            given[p.name] = tensor_of(what)
         elif p.default is p.empty:
             given[p.name] = values[p.name]
     return given
@@ -49,7 +56,8 @@ def test_what_is_no_tensor_is_refused(name: str) -> None:
         "masked": (np.ma.masked_array(X.numpy()), r"pass torch.from_numpy\(x.filled\(value\)\)"),
     }
     for tensor in (n for n, x in given.items() if isinstance(x, torch.Tensor)):
-        for wrong, hint in hints.values():
+        optional = OFFERS.offered[name].meaning(tensor).optional
+        for wrong, hint in (h for h in hints.values() if h[0] is not None or not optional):
             with pytest.raises(
                 gp.InvalidProblem, match=f"{tensor}: expected a torch.Tensor.*{hint}"
             ):
@@ -78,7 +86,7 @@ def test_operators_refuse_several_devices(operator: str) -> None:
     if len(made.tensors) == 1:
         pytest.skip("one tensor")
     options = {"axis": 1, "weight": 0.5, "num_segments": 3, "num_embeddings": 3, "bounds": "raise"}
-    tensors = [IDS if t.index else X for t in made.tensors]
+    tensors = [tensor_of(t) for t in made.tensors]
     rest = [options.get(p.name, p.default) for p in made.options]
     made.overload(*tensors, *rest)
     for away in range(len(tensors)):

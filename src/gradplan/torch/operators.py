@@ -237,8 +237,6 @@ class Operator:
     @functools.cached_property
     def fast_path(self) -> Any:
         """The way past the dispatcher, or None if there is none."""
-        if any(t.optional for t in self.tensors):
-            return None
         counts = (len(self.tensors), len(self.options), len(self.outputs))
         return make_fast_path(self.recorder, self.differentiable, *counts)
 
