@@ -84,7 +84,8 @@ struct RowArithmetic {
 
   // Out of line: inside of the loop GCC runs out of registers and moves 19 vectors more a block.
   template <bool HasC3>
-  __attribute__((noinline)) static void emit_words(const Square<C>& local, const C* c1, C c2, C c3, E* y) {
+  __attribute__((noinline)) static void emit_words(const Square<C>& local, const C* c1, C c2, C c3,
+                                                   E* y) {
     const Part v2 = c2 - Part{}, v3 = c3 - Part{};
     const Lanes<C> v1 = Lanes<C>::load(c1);
     WordTile<E> tile, rows;
