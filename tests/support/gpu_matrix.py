@@ -253,9 +253,10 @@ def wrong(case: GpuCase, binaries: Mapping[str, Binary] | None = None) -> list[s
 def _as(wanted: bytes, name: str, case: GpuCase) -> bytes:
     """What the reference gives, in the type of the output: positions have two."""
     operand = next(o for o in case.case.op.operands(case.case.desc) if o.name == name)
-    values = np.frombuffer(wanted, operand.kinds[0].dtype)
+    if len(operand.kinds) == 1:
+        return wanted
     return (
-        values.astype(_kind(case, operand).dtype).tobytes() if values.dtype.kind == "i" else wanted
+        np.frombuffer(wanted, operand.kinds[0].dtype).astype(_kind(case, operand).dtype).tobytes()
     )
 
 
