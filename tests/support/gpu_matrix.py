@@ -148,6 +148,7 @@ def candidates(op: Op, function: Function) -> Iterator[tuple[GpuCase, frozenset[
         if seed < len(systematic):
             choice |= dict(zip(names, systematic[seed], strict=True))
             choice |= {"inputs": "contiguous", "outputs": "contiguous"}
+            choice |= {"style": "plain"} if seed < len(systematic) * 3 // 4 or seed % 2 else {}
         made = _candidate(op, function, choice, seed)
         yield made, frozenset(f"{name}={value}" for name, value in choice.items())
 
@@ -213,12 +214,13 @@ def _layout(where: str, operand: Operand, kind: gp.ElementKind) -> Layout:
 @contextlib.contextmanager
 def _lines(whole: bool) -> Iterator[None]:
     """With few lines being many, or not: tests are too small to have many."""
-    before = lines.MANY
-    lines.MANY = 1 if whole else before
+    before = lines.MANY, lines.MANY_ROWS
+    if whole:
+        lines.MANY = lines.MANY_ROWS = 1
     try:
         yield
     finally:
-        lines.MANY = before
+        lines.MANY, lines.MANY_ROWS = before
 
 
 # Running -------------------------------------------------------------------------------------
