@@ -155,10 +155,10 @@ def test_the_check_names_what_is_stale(tools: Any, monkeypatch: pytest.MonkeyPat
     shipped = {**real, key: dataclasses.replace(real[key], source="older"), "gone": binary("gone")}
     monkeypatch.setattr(tools.archive, "load", lambda: shipped)
     monkeypatch.setattr(tools, "build_all", lambda keys: iter(()))
-    assert sorted(tools.problems(1)) == [
+    assert {*tools.problems(1)} == {
         "gone is shipped and has no source",
         f"{key} has changed since it was built",
-    ]
+    }
 
 
 def test_the_check_notices_other_bytes(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,14 +120,17 @@ def _factors(op: Op, function: Function) -> dict[str, Sequence[Any]]:
 def _candidate(op: Op, function: Function, choice: dict[str, Any], seed: int) -> GpuCase:
     if "frame" in choice:
         others = math.prod(d for d in choice["frame"] if d is not None)
-        most = MOST_SERIAL if choice["whole"] else MOST
-        choice["length"] = min(choice["length"], most, max(MOST // others, 1))
-    desc = describe(op, choice, **function.fixed)
+        choice["length"] = min(choice["length"], max(MOST // others, 1))
     if choice["in_place"]:  # one array has one layout
         choice["inputs"] = choice["outputs"]
     options = {f.name: choice[f.name] for f in dataclasses.fields(Case) if f.name in choice}
     rest = {f.name: choice[f.name] for f in dataclasses.fields(GpuCase) if f.name in choice}
-    return GpuCase(Case(op, desc, seed, **options), **rest)
+    made = GpuCase(Case(op, describe(op, choice, **function.fixed), seed, **options), **rest)
+    if made.whole and choice.get("length", 0) > MOST_SERIAL:
+        launched = [launch.kernel for launch in planned(made).launches]
+        if not any("_rows/" in key for key in launched):  # which have a warp for a line
+            return _candidate(op, function, {**choice, "length": MOST_SERIAL}, seed)
+    return made
 
 
 def candidates(op: Op, function: Function) -> Iterator[tuple[GpuCase, frozenset[str]]]:
@@ -145,6 +148,7 @@ def candidates(op: Op, function: Function) -> Iterator[tuple[GpuCase, frozenset[
         if seed < len(systematic):
             choice |= dict(zip(names, systematic[seed], strict=True))
             choice |= {"inputs": "contiguous", "outputs": "contiguous"}
+            choice |= {"style": "plain"} if seed < len(systematic) * 3 // 4 or seed % 2 else {}
         made = _candidate(op, function, choice, seed)
         yield made, frozenset(f"{name}={value}" for name, value in choice.items())
 
@@ -164,10 +168,21 @@ def _choose(op: Op, function: Function) -> Iterator[GpuCase]:
     seen: set[str] = set()
     for case, values in candidates(op, function):
         launched = {launch.kernel for launch in planned(case).launches}
+        if case.case.style == "plain":  # in which every association shows
+            values |= {f"{key} of {_size(case)}" for key in launched}
         if any(runs[key] < OFTEN for key in launched) or not values <= seen:
             yield case
             runs.update(launched)
             seen |= values
+
+
+def _size(case: GpuCase) -> str:
+    """Which of the contract's steps a problem is long enough for."""
+    op, desc = case.case.op, case.case.desc
+    counted = index_axis(op)
+    sizes = getattr(desc, counted or op.shape_field or "")
+    n = max(sizes, default=1) if isinstance(sizes, tuple) else sizes
+    return "a chunk" if n > 4096 else "a block" if n > 256 else "less"
 
 
 def planned(case: GpuCase) -> Program:
@@ -199,12 +214,13 @@ def _layout(where: str, operand: Operand, kind: gp.ElementKind) -> Layout:
 @contextlib.contextmanager
 def _lines(whole: bool) -> Iterator[None]:
     """With few lines being many, or not: tests are too small to have many."""
-    before = lines.MANY
-    lines.MANY = 1 if whole else before
+    before = lines.MANY, lines.MANY_ROWS
+    if whole:
+        lines.MANY = lines.MANY_ROWS = 1
     try:
         yield
     finally:
-        lines.MANY = before
+        lines.MANY, lines.MANY_ROWS = before
 
 
 # Running -------------------------------------------------------------------------------------
