@@ -187,10 +187,10 @@ def linear_scan_backward(
         the gradient of a; the gradient of b; the gradient of initial
 
     >>> a, b = np.float32([0.5, 0.5, 0, 0.5]), np.float32([1, 1, 1, 1])
-    >>> da, db, d_initial = gp.linear_scan_backward(b, a, gp.linear_scan(a, b))
-    >>> da
+    >>> h = gp.linear_scan(a, b)
+    >>> gp.linear_scan_backward(b, a, h)[0]
     array([0.  , 1.  , 2.25, 1.  ], dtype=float32)
-    >>> db
+    >>> gp.linear_scan_backward(b, a, h)[1]
     array([1.5, 1. , 1.5, 1. ], dtype=float32)
     """
 
@@ -491,8 +491,7 @@ def cummax_with_indices(
     Returns:
         the running extreme; positions along the axis, counted from its beginning
 
-    >>> values, indices = gp.cummax_with_indices(np.float32([1, 3, 2, 3]))
-    >>> values, indices
+    >>> gp.cummax_with_indices(np.float32([1, 3, 2, 3]))
     (array([1., 3., 3., 3.], dtype=float32), array([0, 1, 1, 1]))
     """
 

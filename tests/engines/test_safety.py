@@ -487,7 +487,7 @@ def place(x, at_end):
     return raw
 
 def columns(x, at_end):
-    return place(np.ascontiguousarray(x.T), at_end).T
+    return place(x.T.copy(), at_end).T  # ascontiguousarray would give a scalar an axis
 
 count = 0
 for op, function in matrix.FUNCTIONS:

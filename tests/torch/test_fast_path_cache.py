@@ -88,7 +88,7 @@ def test_nothing_else_matters() -> None:
     "x",
     [
         *(torch.zeros(2, 3, device="meta"), torch.zeros([1] * 64), torch.zeros(2, 3).to_sparse()),
-        *(None, 7, "x", [1.0], object(), torch.Tensor, torch.Size([5, 7])),
+        *(7, "x", [1.0], object(), torch.Tensor, torch.Size([5, 7])),
     ],
     ids=lambda x: str(type(x)),
 )
@@ -97,6 +97,15 @@ def test_what_is_no_tensor_with_memory_here(x: Any) -> None:
     for _ in range(2):
         assert marks(path, x) == [NotImplemented, None]
         path.add(launch(4), x)
+
+
+def test_a_tensor_that_is_left_out_is_remembered_as_that() -> None:
+    """None stands for an optional tensor: a call without it is another one than a call with it."""
+    path = make_path(dispatcher=((type(None),), (), (), torch.empty(0).is_neg, bool), floats=())
+    x = torch.zeros(2, 3)
+    path.add(launch(4), x)
+    assert path.run(None) is None  # the first call of its kind
+    assert path.run(x) is not None
 
 
 def test_batches_have_no_memory_of_their_own() -> None:

@@ -242,10 +242,10 @@ LINEAR_SCAN_BACKWARD = Op(
             """Gradients of `linear_scan` with respect to a, b and initial.
 
             >>> a, b = np.float32([0.5, 0.5, 0, 0.5]), np.float32([1, 1, 1, 1])
-            >>> da, db, d_initial = gp.linear_scan_backward(b, a, gp.linear_scan(a, b))
-            >>> da
+            >>> h = gp.linear_scan(a, b)
+            >>> gp.linear_scan_backward(b, a, h)[0]
             array([0.  , 1.  , 2.25, 1.  ], dtype=float32)
-            >>> db
+            >>> gp.linear_scan_backward(b, a, h)[1]
             array([1.5, 1. , 1.5, 1. ], dtype=float32)
             """,
             figures=(Figure("square", 0.45, "torch", 5),),
