@@ -36,6 +36,7 @@ def test_the_table_is_about_the_shipped_kernels_and_nothing_spills(table: Any) -
     assert max(r for line in lines.values() for r in line.registers) < 255
 
 
+@pytest.mark.slow
 def test_every_generation_takes_a_kernel(table: Any) -> None:
     """The check of tools/gpu_table.py has another sample every day."""
     lines = table.read_table(table.DOCUMENT.read_text())
@@ -76,6 +77,7 @@ def one_of_each_module(which: int) -> list[str]:
 
 
 @pytest.mark.parametrize("target", AMD)
+@pytest.mark.slow
 def test_sources_compile_for_amd(target: str) -> None:
     for key in one_of_each_module(list(AMD).index(target)):
         code = compile_for_amd(catalogue()[key], AMD[target])

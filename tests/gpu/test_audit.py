@@ -8,6 +8,7 @@ from ptx.run import kernels
 from ptx_snippets import module
 
 
+@pytest.mark.slow
 def test_no_kernel_has_what_the_contract_forbids() -> None:
     found = [f"{key}: {what}" for key, b in kernels().items() for what in audit(b.ptx)]
     assert not found, "\n".join(found[:20])

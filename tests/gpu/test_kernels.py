@@ -36,6 +36,7 @@ def test_many_keys_are_sorted() -> None:
     assert not wrong(MANY_KEYS)
 
 
+@pytest.mark.slow
 def test_every_kernel_is_executed() -> None:
     cases = [MANY_KEYS, *(case for pair in HERE for case in gpu_cases(*pair))]
     launched = {launch.kernel for case in cases for launch in planned(case).launches}

@@ -153,6 +153,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.slow
 def test_a_wrong_recurrence_is_noticed(name: str, tmp_path: Path) -> None:
     right, wrong, (way, flavour) = MUTANTS[name]
     number = FUNCTIONS["cumprod_backward"][3].index(flavour)
