@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 from board_sample import sample_results
 
+import gradplan as gp
 from gradplan.bench import (
     board,
     contention,
@@ -389,13 +389,16 @@ def test_styles_are_what_they_say() -> None:
 
 
 def test_the_spread_of_a_call_is_its_mean_and_its_slow_end() -> None:
-    turns = iter(range(10**9))
+    found = load.Spread.of([1.0] * 96 + [11.0] * 4)
+    assert (found.mean, found.slow) == (1.4, 11.0)
+    before, seen, between = gp.get_num_threads(), [], []
 
     def call() -> None:
-        time.sleep(2e-3 if next(turns) % 20 == 0 else 0)
+        seen.append(gp.get_num_threads())
 
-    found = load.spreads(call, {"one thread": 1}, 0.2)["one thread"]
-    assert found.slow >= 2e-3 > found.mean > 2e-3 / 21
+    spread = load.spreads(call, {"one": 1, "three": 3}, 0.1, lambda: between.append(1))
+    assert set(spread) == {"one", "three"} and set(seen) == {1, 3}
+    assert len(between) == len(seen) and gp.get_num_threads() == before
 
 
 def test_busy_processes_end() -> None:
