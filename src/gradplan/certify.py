@@ -6,7 +6,6 @@ printed here: that is for the command (cli.py) to do.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -21,7 +20,7 @@ import numpy as np
 from gradplan.cases import Array, Case, cases
 from gradplan.declaration import OPS, Descriptor, Function, Op, Role
 from gradplan.engines import ENGINES, Engine
-from gradplan.engines.cpu import CpuEngine, get_num_threads, set_num_threads, supported_isas
+from gradplan.engines.cpu import CpuEngine, num_threads, supported_isas
 from gradplan.plan import plan_class
 from gradplan.vocabulary import NUMERICS_VERSION, ElementKind, Error, PlanPreference, Unsupported
 
@@ -209,18 +208,8 @@ class _Runner:
                 yield "builds", f"build {build}", functools.partial(self.run, CpuEngine(build))
 
     def _with_threads(self, count: int) -> Results:
-        with _threads(count):
+        with num_threads(count):
             return self.run()
-
-
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = get_num_threads()
-    set_num_threads(count)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
 
 
 def _plan(op: Op, desc: Descriptor, engine: Engine) -> Any:

@@ -21,7 +21,7 @@ from gradplan.bench import data
 from gradplan.bench.board import Cell
 from gradplan.bench.measure import Call, plan_call
 from gradplan.bench.peers import parallel_operator
-from gradplan.engines.cpu import get_num_threads, set_num_threads
+from gradplan.engines.cpu import get_num_threads, num_threads
 
 _SLICE = 0.1
 """Seconds of a turn: long enough for the scheduler to have treated everybody alike."""
@@ -57,16 +57,6 @@ class Spread:
         return Spread(float(np.mean(seconds)), float(np.percentile(seconds, 99)))
 
 
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = get_num_threads()
-    set_num_threads(count)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
-
-
 def spreads(
     call: Call, threads: Mapping[str, int], seconds: float, between: Call | None = None
 ) -> dict[str, Spread]:
@@ -77,7 +67,7 @@ def spreads(
     found: dict[str, list[float]] = {name: [] for name in threads}
     for _ in range(max(1, round(seconds / _SLICE))):
         for name, count in threads.items():
-            with _threads(count):
+            with num_threads(count):
                 end = time.perf_counter() + _SLICE
                 while True:
                     if between is not None:

@@ -7,10 +7,11 @@ checks of a call, errors, threads), which also says what this CPU can run. The b
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradplan._ffi import tvm_ffi
@@ -29,6 +30,7 @@ __all__ = [
     "isa",
     "isa_builds",
     "load",
+    "num_threads",
     "set_num_threads",
     "supported_isas",
 ]
@@ -148,6 +150,17 @@ def set_num_threads(n: int) -> None:
         _num_threads = count
         if _loaded:
             common().gradplan_set_num_threads(count)
+
+
+@contextlib.contextmanager
+def num_threads(count: int) -> Iterator[None]:
+    """So many threads for a while; afterwards as many as before."""
+    before = get_num_threads()
+    set_num_threads(count)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
 
 
 # The engine ----------------------------------------------------------------------------------
