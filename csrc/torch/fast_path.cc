@@ -23,6 +23,7 @@ struct FastPath {
   Dispatcher dispatcher;
   Ref allocate, apply;
   int inputs, options, outputs;
+  int first;                // so many of the outputs may have gradients
   std::vector<int> floats;  // which of the inputs are not indices
   std::vector<int> kept;    // which of the inputs and outputs the gradient reads
   Cache cache;
@@ -92,12 +93,25 @@ PyObject* record(const FastPath& path, const Served& served, PyObject* const* in
     kept[kept_count++] =
         i < path.inputs ? inputs[i] : PyTuple_GetItem(served.results.get(), i - path.inputs);
   const Ref saved = tuple_of(kept, kept_count);
+  PyObject* const results = served.results.get();
+  const bool all = path.first == path.outputs;
+  const Ref first = all               ? Ref::to(single(path, served))
+                    : path.first == 1 ? Ref::to(PyTuple_GetItem(results, 0))
+                                      : Ref(PyTuple_GetSlice(results, 0, path.first));
   PyObject* const options = Launch::in(served.launch)->options.get();
-  PyObject* const made[] = {single(path, served), options, saved.get(), Py_None};
+  PyObject* const made[] = {first.get(), options, saved.get(), Py_None};
   Ref given = tuple_of(floats, count, 1);
-  if (!saved || !given || PyTuple_SetItem(given.get(), 0, tuple_of(made, 4).release()) < 0)
+  if (!first || !saved || !given ||
+      PyTuple_SetItem(given.get(), 0, tuple_of(made, 4).release()) < 0)
     return nullptr;
-  return PyObject_CallObject(path.apply.get(), given.get());
+  Ref recorded(PyObject_CallObject(path.apply.get(), given.get()));
+  if (all || !recorded) return recorded.release();
+  PyObject* everything[kMaxTensors];
+  for (int i = 0; i < path.outputs; ++i)
+    everything[i] = i >= path.first  ? PyTuple_GetItem(results, i)
+                    : path.first > 1 ? PyTuple_GetItem(recorded.get(), i)
+                                     : recorded.get();
+  return tuple_of(everything, path.outputs).release();
 }
 
 PyObject* call_outside(FastPath& path, PyObject* const* arguments, PyObject* const* wanted) {
@@ -193,16 +207,17 @@ bool parse_positions(PyObject* tuple, int end, std::vector<int>& positions) {
 bool parse(PyObject* arguments, FastPath& path) {
   PyObject *tensor_type, *dispatcher, *allocate, *apply, *floats, *kept;
   Py_ssize_t limit;
-  if (!PyArg_ParseTuple(arguments, "O!O!OOO!O!iiin", &PyType_Type, &tensor_type, &PyTuple_Type,
+  if (!PyArg_ParseTuple(arguments, "O!O!OOO!O!iiiin", &PyType_Type, &tensor_type, &PyTuple_Type,
                         &dispatcher, &allocate, &apply, &PyTuple_Type, &floats, &PyTuple_Type,
-                        &kept, &path.inputs, &path.options, &path.outputs, &limit) ||
+                        &kept, &path.inputs, &path.options, &path.outputs, &path.first, &limit) ||
       !Tensors::of(tensor_type, path.tensors) || !Dispatcher::parse(dispatcher, path.dispatcher) ||
       !path.cache.make(limit))
     return false;
   path.allocate = Ref::to(allocate);
   path.apply = Ref::to(apply);
-  if (path.inputs < 1 || path.options < 0 || path.outputs < 1 ||
-      path.inputs + path.outputs > kMaxTensors || path.inputs + path.options > kMaxArguments) {
+  if (path.inputs < 1 || path.options < 0 || path.outputs < 1 || path.first < 0 ||
+      path.first > path.outputs || path.inputs + path.outputs > kMaxTensors ||
+      path.inputs + path.options > kMaxArguments) {
     PyErr_Format(PyExc_ValueError,
                  "expected at most %d tensors, an output among them, and %d "
                  "arguments",

@@ -19,7 +19,7 @@ if NATIVE is None:
 def make_path(inputs: int = 1, options: int = 0, outputs: int = 1, **how: Any) -> Any:
     floats, kept = how.get("floats", tuple(range(inputs))), how.get("kept", ())
     outside = how.get("dispatcher", private.DISPATCHER), how.get("allocate", private.allocate)
-    counts = inputs, options, outputs, how.get("limit", 100)
+    counts = inputs, options, outputs, how.get("first", outputs), how.get("limit", 100)
     return NATIVE(torch.Tensor, *outside, how.get("apply"), floats, kept, *counts)
 
 

@@ -268,6 +268,25 @@ def test_what_is_recorded() -> None:
         path_for("lerp", (a, b, 0.5), apply=lambda *all: 1 / 0).call(a, b, 0.5)
 
 
+def test_results_behind_the_recorded_ones_go_past_autograd() -> None:
+    x = torch.randn(SHAPE, requires_grad=True)
+    arguments = x, 1, False, "last"
+    values, indices = torch.cummax(x.detach(), 1)
+    given: list[Any] = []
+    for first, made in ((1, "values"), (2, ("values", "indices"))):
+        path = path_for(
+            "cummax_with_indices",
+            arguments,
+            apply=lambda *all, made=made: given.append(all) or made,
+            first=first,
+        )
+        results = path.call(*arguments)
+        recorded = given.pop()[0][0]
+        assert torch.equal(recorded if first == 1 else recorded[0], values)
+        assert results[0] == "values" and len(results) == 2
+        assert results[1] == "indices" if first == 2 else torch.equal(results[1], indices)
+
+
 # Arguments that make no sense, and references -------------------------------------------------
 
 
@@ -305,7 +324,10 @@ def test_descriptions_that_make_no_sense() -> None:
     with pytest.raises(TypeError):
         make_path(dispatcher=_dispatcher(variables=((),)))
     with pytest.raises(AttributeError, match="exchange_api"):
-        NATIVE(int, private.DISPATCHER, None, None, (), (), 1, 0, 1, 1)
+        NATIVE(int, private.DISPATCHER, None, None, (), (), 1, 0, 1, 1, 1)
+    for first in (-1, 2):
+        with pytest.raises(ValueError, match="at most 8 tensors"):
+            make_path(first=first)
     *described, (output,), saved = launch(4)
     with pytest.raises(ValueError, match="expected 1 outputs, got 2"):
         make_path().add((*described, (output, output), saved), x)

@@ -14,6 +14,7 @@ class FastPath:
         inputs: int,
         options: int,
         outputs: int,
+        first: int,
         limit: int,
         /,
     ) -> FastPath: ...

@@ -215,21 +215,7 @@ def _make_recorder(derivative: Derivative) -> Recorder:
     members = {name: staticmethod(method) for name, method in methods.items()}
     function = type(f"gradplan_{operator.name}", (torch.autograd.Function,), members)
     apply = private.plain_apply(function, "options")
-    if len(operator.recorded) < len(operator.outputs):
-        apply = _past_others(apply, len(operator.recorded))
-    return Recorder(apply, layout.saved_options, layout.kept)
-
-
-def _past_others(apply: Callable[..., Any], recorded: int) -> Callable[..., Any]:
-    """`apply` for the first results alone: indices behind them go past autograd, to which an output
-    more is 5 us, also one that is marked as without gradient."""
-
-    def apply_to_first(made: tuple[Any, ...], *floats: Any) -> tuple[Any, ...]:
-        results = made[0]
-        first = results[0] if recorded == 1 else results[:recorded]
-        return (*_as_tuple(apply((first, *made[1:]), *floats)), *results[recorded:])
-
-    return apply_to_first
+    return Recorder(apply, layout.saved_options, layout.kept, len(operator.recorded))
 
 
 def _wanted(ctx: Any, grads: Sequence[Any]) -> tuple[Any, ...]:
@@ -266,11 +252,13 @@ def _backward_by_position(derivative: Derivative, layout: Layout) -> Backward | 
         return None
     call = None if target.fast_path is None else target.fast_path.call_backward
     keeps = bool(layout.kept)
+    # Of a single gradient it is known that it is needed.
+    needed = (False, True) if len(layout.floats) == 1 else None
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         kept = ctx.saved_tensors if keeps else ()
         if call is not None and not is_compiling():
-            made: Any = call(grads, kept, ctx.options, ctx.needs_input_grad)
+            made: Any = call(grads, kept, ctx.options, needed or ctx.needs_input_grad)
             if made is not None:
                 return made  # type: ignore[no-any-return]
         results = _as_tuple(target.overload(*(grads + kept + ctx.options)[:count]))
@@ -291,7 +279,7 @@ def recorder_for(operator: Operator) -> Recorder:
     if forward is not None:
         return _make_recorder(OfBackward(operator, forward))
     refuse = functools.partial(_refuse_gradient, operator.name)
-    return Recorder(refuse, lambda arguments: (), ())
+    return Recorder(refuse, lambda arguments: (), (), len(operator.outputs))
 
 
 def register(operator: Operator) -> None:
@@ -307,11 +295,18 @@ def register(operator: Operator) -> None:
         needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in floats)
         if not needed and not forward_mode:
             return result
-        recorder = operator.recorder
-        everything = (*arguments[:count], *_as_tuple(result))
+        recorder, results = operator.recorder, _as_tuple(result)
+        first, others = results[: recorder.first], results[recorder.first :]
+        everything = (*arguments[:count], *results)
         kept = tuple(everything[i] for i in recorder.kept)
-        made = result, recorder.options(arguments), kept, everything if forward_mode else None
+        made = (
+            first if len(first) > 1 else first[0],
+            recorder.options(arguments),
+            kept,
+            everything if forward_mode else None,
+        )
         with private.plain_apply_allowed():
-            return recorder.apply(made, *floats)
+            recorded = recorder.apply(made, *floats)
+        return (*_as_tuple(recorded), *others) if others else recorded
 
     operator.library.impl(operator.name, kernel, "Autograd", with_keyset=True)

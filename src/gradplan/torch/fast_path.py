@@ -50,13 +50,16 @@ class Recorder(NamedTuple):
     """How derivatives of an operator are recorded."""
 
     apply: Callable[..., Any]
-    """Takes (the result or all of them, options, kept tensors, all tensors if this is forward mode)
-    and the inputs that may need gradients, without those behind the last one that does; gives the
-    results."""
+    """Takes (the first results, options, kept tensors, all tensors if this is forward mode) and the
+    inputs that may need gradients, without those behind the last one that does; gives the first
+    results, recorded. One result stands for itself, several are a tuple."""
     options: Callable[[Sequence[Any]], tuple[Any, ...]]
     """What the gradient has to know besides tensors, for the arguments of a call."""
     kept: Sequence[int]
     """The tensors that the gradient reads, among the inputs and then the outputs."""
+    first: int
+    """How many of the results may have gradients. Those behind them, indices, go past autograd: to
+    it an output more is 5 us, also one that is marked as without gradient."""
 
 
 def make_fast_path(
@@ -78,6 +81,7 @@ def make_fast_path(
         inputs,
         options,
         outputs,
+        recorder.first,
         _CALLS,
     )
     on_change(made.clear)
