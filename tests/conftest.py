@@ -58,7 +58,8 @@ def framework(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
 
 # `make quick`: every test once, and those that say so once for every op.
 
-SLOW_FIXTURES = {"everything", "lerp_builds"}  # a whole certificate, a compilation
+# A whole certificate, compilations, a benchmark.
+SLOW_FIXTURES = {"everything", "lerp_builds", "row_reducers", "small_board"}
 OTHER_ELEMENTS = {"f16", "bf16", "f64", "float16", "bfloat16", "float64"}
 
 

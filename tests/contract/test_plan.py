@@ -595,6 +595,7 @@ def test_a_build_that_is_not_there_is_refused() -> None:
     assert all(isa in result.stderr for isa in cpu.supported_isas())
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_is_checked() -> None:
     code = "import gradplan as gp; print(gp.get_num_threads())"
     assert run_python(code, GRADPLAN_NUM_THREADS="3").stdout.split() == ["3"]

@@ -119,6 +119,7 @@ if "{bridge}" == "torch":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bridge", ["torch", "jax"])
 def test_ops_that_are_declared_later_in_bridges(bridge: str) -> None:
     pytest.importorskip(bridge)

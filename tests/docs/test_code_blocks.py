@@ -23,6 +23,7 @@ def test_a_page_does_what_it_says(page: Path) -> None:
     assert not (problems := check(page).problems), "\n\n".join(problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda p: p.stem)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
@@ -30,6 +31,7 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     assert not check(page).problems
 
 
+@pytest.mark.slow
 def test_the_gradients_of_the_readme_differ_without_gradplan() -> None:
     """The README's problem is one: four runs of its script, and PyTorch's digests differ."""
     pytest.importorskip("torch")

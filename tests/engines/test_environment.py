@@ -255,6 +255,7 @@ def test_a_build_that_this_cpu_cannot_run_is_an_error(isa: str) -> None:
 # Threads and processes ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sixteen_python_threads_at_once() -> None:
     """Different ops and sizes side by side, each with a team of its own."""
     chosen = [case for op, function in FUNCTIONS for case in sensitive_cases(op, function)[2:4]]

@@ -17,6 +17,7 @@ import gradplan as gp
 from gradplan.engines import cpu
 
 pytestmark = [
+    pytest.mark.slow,  # nearly all of them start processes
     pytest.mark.skipif(not cpu.supported_isas(), reason="no build for this CPU here"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
@@ -170,7 +171,6 @@ print(threads(), in_fork(threads), in_fork(lambda: in_fork(threads)), threads())
     assert result.stdout.split() == ["3", "3", "'3'", "3"], result.stderr
 
 
-@pytest.mark.slow
 def test_pytorch_works_in_a_child_after_ours_ran() -> None:
     """Its threads serve our calls; they are given up before a fork, so a child has new ones."""
     pytest.importorskip("torch")
@@ -371,7 +371,7 @@ print("leaving")
 
 
 @pytest.mark.parametrize("size", [100, 1000])
-@pytest.mark.parametrize("bridge", ["", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bridge", ["", "torch"])
 def test_daemon_threads_at_exit(bridge: str, size: int) -> None:
     """With arrays of NumPy's: PyTorch's own calls on such threads abort the process."""
     if bridge:
@@ -450,7 +450,6 @@ print(min(times) < whole / 2, np.array_equal(call(), expected), times, whole)
     assert result.stdout.split()[:2] == ["True", "True"], result.stdout + result.stderr
 
 
-@pytest.mark.slow
 def test_a_signal_ends_a_call_of_the_bridge_to_pytorch() -> None:
     pytest.importorskip("torch")
     setup = SCATTER.format(

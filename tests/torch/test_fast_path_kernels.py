@@ -337,6 +337,7 @@ def test_descriptions_that_make_no_sense() -> None:
         make_path().add(tuple(described), x)
 
 
+@pytest.mark.slow
 def test_no_reference_is_lost_or_kept() -> None:
     x, g, unfit = torch.randn(SHAPE), torch.randn(SHAPE), torch.randn(3, 3)
     a, weight, recorded = torch.randn(SHAPE, requires_grad=True), 0.123, object()
@@ -373,6 +374,7 @@ def test_no_reference_is_lost_or_kept() -> None:
     assert second - first < 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forget", ["clear", "delete"])
 def test_it_lets_go_of_what_it_holds(forget: str) -> None:
     options, x = torch.nn.Module(), torch.zeros(3)

@@ -23,6 +23,7 @@ SINCE = dict.fromkeys(private.NAMES, (2, 6)) | {"Tensor.__dlpack_c_exchange_api_
 """The first version that has each; releases up to 2.15 do."""
 
 
+@pytest.mark.slow
 def test_the_installed_version() -> None:
     """In a process of its own: tvm_ffi gives older tensors an exchange table when it meets them."""
     code = """
@@ -62,6 +63,7 @@ del torch.autograd.profiler._is_profiler_enabled
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", WITHOUT)
 def test_everything_works_without(missing: str) -> None:
     """Through the dispatcher: with an older PyTorch, in a build without Python's headers."""
