@@ -191,7 +191,8 @@ class RowReductionOf final : public RowReduction {
 
   using To = ResultRow<E, Reducer>;
 
-  void reduce(const Members& rows, int count, Columns columns, const To& to) const {
+  // Inline: a call for every run, most of which have a few members, is a sixth of the time.
+  GP_INLINE void reduce(const Members& rows, int count, Columns columns, const To& to) const {
     if (mode_ == kPacked) {
       for_each_part(
           columns,
