@@ -37,4 +37,5 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_set_num_threads, gradplan::memory::set_nu
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_get_num_threads, gradplan::memory::num_threads);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_processors, gradplan::ffi::processors);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_cache_of_thread, gradplan::ffi::cache_of_thread);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_set_cache_of_thread, gradplan::memory::set_cache_of_thread);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_share_openmp, gradplan::memory::share_openmp);

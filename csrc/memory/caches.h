@@ -17,4 +17,7 @@ int64_t cache_of_thread(const std::string& root);
 // threads: then outputs are written with streaming stores, which read no line before it is written.
 GP_SHARED bool exceeds_caches(int64_t bytes);
 
+// Instead of what the machine says, for tests: with 0 every call streams. Negative: as it says.
+void set_cache_of_thread(int64_t bytes);
+
 }  // namespace gradplan::memory

@@ -72,6 +72,18 @@ def test_a_quota_of_cpu_time_counts(name: str, tmp_path: Path) -> None:
     assert asked("gradplan_processors", tmp_path, files) == expected
 
 
+def test_a_quota_is_the_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless somebody says another one."""
+    asked("gradplan_processors", tmp_path, version_2("/a", {"/a": "150000 100000"}))
+    monkeypatch.delenv("GRADPLAN_NUM_THREADS", raising=False)
+    monkeypatch.setattr(cpu, "_ROOT", str(tmp_path))
+    monkeypatch.setattr(cpu, "_num_threads", None)
+    assert cpu.get_num_threads() == 1
+    monkeypatch.setenv("GRADPLAN_NUM_THREADS", "3")
+    monkeypatch.setattr(cpu, "_num_threads", None)
+    assert cpu.get_num_threads() == 3
+
+
 @pytest.mark.skipif(CPUS < 2, reason="one CPU")
 def test_of_several_quotas_the_least_counts(tmp_path: Path) -> None:
     both = version_2("/a/b", {"/a": "200000 100000", "/a/b": "100000 100000"})
