@@ -5,7 +5,9 @@
 
 #include <cstring>
 
+#include "memory/caches.h"
 #include "memory/openmp.h"
+#include "memory/thread_pool.h"
 
 namespace gradplan::ffi {
 namespace {
@@ -23,10 +25,17 @@ void parallel_copy(tvm::ffi::TensorView from, tvm::ffi::TensorView to) {
   });
 }
 
+// What the machine says about itself, for tests: as the files below `root` say it.
+int64_t processors(const tvm::ffi::String& root) { return memory::processors(root); }
+int64_t cache_of_thread(const tvm::ffi::String& root) { return memory::cache_of_thread(root); }
+
 }  // namespace
 }  // namespace gradplan::ffi
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_copy, gradplan::ffi::parallel_copy);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_set_num_threads, gradplan::memory::set_num_threads);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_get_num_threads, gradplan::memory::num_threads);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_processors, gradplan::ffi::processors);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_cache_of_thread, gradplan::ffi::cache_of_thread);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_set_cache_of_thread, gradplan::memory::set_cache_of_thread);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gradplan_share_openmp, gradplan::memory::share_openmp);

@@ -33,6 +33,7 @@ struct RowTensors {
   }
   int64_t item() const { return item_size(dtype); }
   int64_t bytes() const { return rows * n * item(); }  // of one operand
+  int64_t moved() const { return operands * bytes(); }
 };
 
 // The same, where the element type is known.

@@ -2,13 +2,11 @@
 #pragma once
 
 #include "memory/access.h"
+#include "memory/caches.h"
 #include "memory/threads.h"
 
 namespace gradplan::memory {
 
-// Outputs larger than this are written with streaming stores: they would not stay in the cache
-// anyway, and a normal store reads every line first.
-constexpr int64_t kStreamBytes = 8 << 20;
 
 constexpr int64_t kPage = 4096;
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "memory/cpu_quota.h"
 #include "memory/openmp.h"
 #include "memory/pause.h"
 
@@ -170,13 +171,19 @@ void leave(Slot& slot) {
 }  // namespace
 
 int processors() {
-  static const int count = [] {
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof allowed, &allowed) == 0
-               ? CPU_COUNT(&allowed)
-               : std::max(1, int(std::thread::hardware_concurrency()));
-  }();
+  static const int count = processors("");
   return count;
+}
+
+int processors(const std::string& root) {
+  cpu_set_t allowed;
+  const int cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0
+                       ? CPU_COUNT(&allowed)
+                       : std::max(1, int(std::thread::hardware_concurrency()));
+  // Part of a CPU is not enough for a thread: the system would stop all of them for the rest of
+  // every period (100 ms), and a call that was in progress with them.
+  const double quota = cpu_quota(root);
+  return quota > 0 ? std::clamp(int(quota), 1, cpus) : cpus;
 }
 
 bool run_together(int helpers, void (*work)(void*), void* context) {

@@ -1,6 +1,8 @@
 // The threads that kernels share.
 #pragma once
 
+#include <string>
+
 namespace gradplan::memory {
 
 // Calls work(context) on this thread and meanwhile on up to `helpers` threads of the pool, as many
@@ -10,8 +12,10 @@ namespace gradplan::memory {
 // very thread (a signal handler may), and what the helpers had taken is lost in the child.
 bool run_together(int helpers, void (*work)(void*), void* context);
 
-// Processors that this process may use.
+// Processors that this process may use: those that it is bound to, and no more than the CPU time
+// that its container is allowed. `root` is where the file system begins, if somebody says.
 int processors();
+int processors(const std::string& root);
 
 // Calls f(context) on a new thread with a stack that suffices for any kernel, and waits for it.
 // False: there is no room for one. f must not throw.

@@ -89,7 +89,7 @@ BoundKernel bind_lerp(const Problem& problem) {
       const E* pa = operands[a].as<E>();
       const E* pb = operands[b].as<E>();
       E* py = operands[y].as<E>();
-      const bool stream = count * int64_t(sizeof(E)) >= kStreamBytes;
+      const bool stream = exceeds_caches(3 * count * int64_t(sizeof(E)));
       for_each_run({&operands[a], &operands[b], &operands[y]},
                    [&](const Offsets& at, const Offsets& stride, int64_t n) {
                      const auto w = Weight<E>::of(param);
@@ -156,7 +156,7 @@ BoundKernel bind_lerp_backward(const Problem& problem) {
       E* pda = operands[da].as<E>();
       E* pdb = operands[db].as<E>();
       if (pda != nullptr && pdb != nullptr) {
-        const bool stream = 2 * count * int64_t(sizeof(E)) >= kStreamBytes;
+        const bool stream = exceeds_caches(3 * count * int64_t(sizeof(E)));
         for_each_run({&operands[dy], &operands[da], &operands[db]},
                      [&](const Offsets& at, const Offsets& stride, int64_t n) {
                        lerp_backward_run<E>(param, pdy + at[0], pda + at[1], pdb + at[2], stride, n,
@@ -165,7 +165,7 @@ BoundKernel bind_lerp_backward(const Problem& problem) {
       } else if (pda != nullptr || pdb != nullptr) {
         const bool complement = pda != nullptr;
         E* dx = complement ? pda : pdb;
-        const bool stream = count * int64_t(sizeof(E)) >= kStreamBytes;
+        const bool stream = exceeds_caches(2 * count * int64_t(sizeof(E)));
         for_each_run({&operands[dy], &operands[complement ? da : db]},
                      [&](const Offsets& at, const Offsets& stride, int64_t n) {
                        scale_run<E>(param, complement, pdy + at[0], dx + at[1], stride, n, stream);

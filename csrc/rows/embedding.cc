@@ -193,7 +193,7 @@ void gather_packed(const Copy& call, const IndexView<I>& ids) {
   }
   const bool lines =
       (reinterpret_cast<intptr_t>(call.rows) | call.rows_stride | call.bytes) % kLine == 0;
-  if (ids.count * call.bytes > kStreamBytes && (lines || call.bytes >= 4 * kLine)) {
+  if (exceeds_caches(2 * ids.count * call.bytes) && (lines || call.bytes >= 4 * kLine)) {
     gather_rows<StreamedRow>(call, ids);
   } else {
     gather_rows<CachedRow>(call, ids);

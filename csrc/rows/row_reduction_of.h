@@ -32,7 +32,7 @@ class RowReductionOf final : public RowReduction {
     const bool packed = column_stride_ == 1 && out_column_stride_ == 1;
     mode_ = width_ == 1 ? kScalar : packed ? kPacked : kStrided;
     const int64_t row_bytes = width_ * int64_t(sizeof(E));
-    const bool large = output.shape[0] * row_bytes > kStreamBytes;
+    const bool large = exceeds_caches((rows + output.shape[0]) * row_bytes);
     if (mode_ == kPacked && !accumulate && large && width_ % kWidth == 0) {
       const int64_t places =
           reinterpret_cast<intptr_t>(output_) | (out_row_stride_ * int64_t(sizeof(E)));

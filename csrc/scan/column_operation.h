@@ -15,7 +15,7 @@ __attribute__((noinline)) void pad_columns(const E* from, int64_t count, E* to) 
   std::copy_n(from, count, to);
 }
 
-// The next Rows rows: local results go to local[1 - now], the rows' results to staged. False where
+// The next Rows rows: local results go to local[1 - now], their results to s.result. False where
 // hasty arithmetic met a NaN; nothing is lost then. What is hasty knows whether a group begins.
 template <class E, class Op, int Rows, bool Hasty, bool HasC3, bool Begins>
 bool scan_column_rows(ColumnStrip<E>& s, const E* x, int64_t step, int64_t ahead) {
@@ -52,7 +52,7 @@ bool scan_column_rows(ColumnStrip<E>& s, const E* x, int64_t step, int64_t ahead
             nan |= (in.part[p] != in.part[p]) | (local.part[p] != local.part[p]);
           out.part[p] = r;
         }
-        Elements::template store<!Hasty>(s.staged[row] + at, out);
+        Elements::template store<!Hasty>(s.result[row] + at, out);
       }
       local.store(after + at);
     }

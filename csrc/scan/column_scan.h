@@ -27,21 +27,24 @@ struct ColumnStrip {
   int now = 0;  // local[now] is up to date
   alignas(64) C local[2][kStripColumns];
   alignas(64) C c1[kStripColumns], c2[kStripColumns], c3[kStripColumns];
-  alignas(64) E staged[kRows][kStripColumns];  // results
+  E* result[kRows];  // of the rows at work
+  alignas(64) E staged[kRows][kStripColumns];
 
   ColumnStrip(const PrefixOperation<E>& op, int64_t columns) : op(op), columns(columns) {
     for (C* carry : {c1, c2, c3}) reset(carry);
   }
 
   // The next rows of the scan, `count` of them (1 or kRows, and then from a multiple of it on).
-  // They may be written over. Those `ahead` of them are prefetched.
+  // They may be written over, unless results go straight to y. Those `ahead` of them are
+  // prefetched.
   void put(const E* x, int64_t x_step, int64_t ahead, E* y, int64_t y_step, int count,
-           StreamWriter<E>* stream) {
+           StreamWriter<E>* stream, bool straight) {
+    for (int r = 0; r < count; ++r) result[r] = straight ? y + r * y_step : staged[r];
     const auto hasty = op.hasty_columns[position >= kChunk][position % kGroup == 0];
     if (count == 1 || !hasty(*this, x, x_step, ahead))
       op.careful_columns[count - 1](*this, x, x_step, ahead);
     now ^= 1;
-    for (int r = 0; r < count; ++r) {
+    for (int r = 0; r < count && !straight; ++r) {
       if (stream)
         stream->put(staged[r], y + r * y_step, columns);
       else
@@ -79,7 +82,7 @@ void scan_columns(const PrefixOperation<E>& op, const Geometry<E>& g) {
   const int64_t share = (g.rows + num_threads() - 1) / num_threads();
   const int64_t width = std::clamp((share + line - 1) / line * line, 4 * line, kStripColumns);
   const int64_t strips = (columns + width - 1) / width;
-  const bool large = g.bytes() >= kStreamBytes;
+  const bool large = exceeds_caches(g.moved());
   parallel_for(stacks * strips, 1, 2 * g.bytes(), [&](int64_t begin, int64_t end) {
     StreamWriter<E> stream;
     for (int64_t task = begin; task < end; ++task) {
@@ -88,6 +91,8 @@ void scan_columns(const PrefixOperation<E>& op, const Geometry<E>& g) {
       const E* x = g.base[0] + offset[0];
       E* y = g.base[1] + offset[1];
       ColumnStrip<E> strip(op, count);
+      // Not where a second attempt still needs what was there.
+      const bool straight = !large && count % kLanes == 0 && g.base[0] != g.base[1];
       constexpr int kRows = ColumnStrip<E>::kRows;
       for (int64_t i = 0; i < g.n;) {
         if (i % (kUninterrupted / kStripColumns) == 0) check_interruption();
@@ -96,7 +101,7 @@ void scan_columns(const PrefixOperation<E>& op, const Geometry<E>& g) {
         for (int64_t ahead = i + rows; large && more && ahead < i + 2 * rows; ++ahead)
           touch_pages(y + ahead * g.step[1], count);
         strip.put(x + i * g.step[0], g.step[0], more ? rows * g.step[0] : 0, y + i * g.step[1],
-                  g.step[1], rows, large ? &stream : nullptr);
+                  g.step[1], rows, large ? &stream : nullptr, straight);
         i += rows;
       }
       stream.flush();

@@ -34,7 +34,7 @@ void sweep_of(const SweepKernel<ComputeOf<E>>& kernel, const RowTensors& tensors
   const int64_t lanes = range.lanes();
   const int64_t groups = (lanes + kLanes - 1) / kLanes;
   if (groups == 0 || range.length == 0) return;
-  const bool large = outputs > 0 && tensors.bytes() >= kStreamBytes;
+  const bool large = outputs > 0 && exceeds_caches(operands * tensors.bytes());
   const bool columns =
       !tensors.outer.extent.empty() && tensors.outer.stride.back()[operands - 1] == 1;
   const int64_t share = (groups + 2 * num_threads() - 1) / (2 * num_threads());

@@ -218,7 +218,7 @@ void visit_lines(const Geometry<E>& geometry, OnLine&& line, OnStrip&& strip) {
       for (int k = 0; k < K; ++k)
         parts[k] = {geometry.base[k] + offset[k], geometry.step[k], pitch[k],
                     int(std::min(from + width, columns) - column)};
-      if (geometry.bytes() >= kStreamBytes) parts[K - 1].stream_if_aligned();
+      if (exceeds_caches(geometry.moved())) parts[K - 1].stream_if_aligned();
       strip(parts);
     }
     stream_fence();

@@ -9,7 +9,7 @@ namespace {
 
 template <class E>
 void forward(const Geometry<E>& geometry) {
-  const bool stream = geometry.bytes() >= kStreamBytes;
+  const bool stream = exceeds_caches(geometry.moved());
   if (has_long_lines(geometry)) {
     for (int64_t r = 0; r < geometry.rows; ++r)
       sparsemax_long_line(line_of(geometry, r, 0), line_of(geometry, r, 1), stream);

@@ -100,7 +100,7 @@ __attribute__((noinline)) void sparsemax_backward_strip(const Strip<E>& dy, cons
 
 template <class E>
 void backward(const Geometry<E>& geometry) {
-  const bool stream = geometry.bytes() >= kStreamBytes;
+  const bool stream = exceeds_caches(geometry.moved());
   if (has_long_lines(geometry)) {
     for (int64_t r = 0; r < geometry.rows; ++r)
       sparsemax_backward_long_line(line_of(geometry, r, 0), line_of(geometry, r, 1),

@@ -65,11 +65,13 @@ def small_board(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "_QUICK_SIZES", (2**8,))
     monkeypatch.setattr(results, "STYLES", ["near 1", "half -inf"])
     monkeypatch.setattr(results, "_LOAD_SECONDS", 0.01)
+    monkeypatch.setattr(results, "_STYLE_TURNS", 1)
+    monkeypatch.setattr(measure, "_BURST", 1e-5)
     monkeypatch.setattr(board, "STYLED", 2**10)
     monkeypatch.setattr(board, "LOADS", (2**8,))
     # JAX compiles for a second per cell; that its calls work is tested below.
     monkeypatch.setattr(measure, "PEERS", [peer for peer in PEERS if peer.name != "jax"])
-    for name in ("FULL", "QUICK"):
+    for name in ("FULL", "QUICK", "SIZED"):
         monkeypatch.setattr(results, name, measure.Effort(seconds=1e-3, rounds=2, least=1))
 
 
@@ -359,7 +361,7 @@ def test_summary() -> None:
         {**found["cells"][0], "of_memcpy": speed, "ratios": ratios}
         for speed, ratios in ((0.9, {"torch": 6.14, "jax": 0.5}), (0.5, {"torch": 2}), (1.2, {}))
     ]
-    found["sizes"] = []
+    found |= {"sizes": [], "calls": [], "values": []}
     assert tables.summary(found) == (
         "Median of 3 problems: 0.90 of memcpy, 4.1x PyTorch, 0.50x JAX; "
         "slower in 1 of 3 comparisons, at best 6.1x"
@@ -368,6 +370,8 @@ def test_summary() -> None:
     assert tables.summary(found).endswith("slower in 1 of 4 comparisons, at best 98.7x")
     found["cells"][0]["ratios"]["jax"] = 1.0
     assert tables.summary(found).endswith("never slower in 4 comparisons, at best 98.7x")
+    found["cells"][0]["ratios"]["jax"] = 0.98
+    assert "never more than 3% slower in 4 comparisons" in tables.summary(found)
     assert tables.summary({**found, "cells": []}) == ""
 
 

@@ -55,8 +55,8 @@ PROBLEMS: Mapping[str, Problem] = {
 
 SIZES = (*(2**p for p in range(12, 27, 2)), 2**27)
 """Numbers of elements at which every function is measured: from 16 KiB of f32 to 512 MiB."""
-STYLED = 2**22
-"""The number of elements on which styles of values are compared: 1024 x 4096."""
+STYLED = 2**21
+"""The number of elements on which styles of values are compared: 512 x 4096."""
 LOADS = (2**16, 2**18, 2**20, 2**22)
 """Numbers of elements of calls beside other work."""
 _ROW = 4096
@@ -165,7 +165,7 @@ def size_cells(elements: int) -> Iterator[Cell]:
 
 
 def style_cells(style: str) -> Iterator[Cell]:
-    """A problem of 16 MiB with values of a style, for every function that computes."""
+    """A problem of 8 MiB with values of a style, for every function that computes."""
     problem = dataclasses.replace(_sized(STYLED), label=style, style=style)
     for op, function in functions().values():
         if op.arithmetic is not Arithmetic.COPY:

@@ -7,6 +7,8 @@ from gradplan.bench.results import Results
 from gradplan.bench.tables import Table, summary, tables
 
 BEGIN, END = "<!-- board: gradplan bench --markdown -->", "<!-- end of board -->"
+SUMMARY = ("<!-- summary: gradplan bench --markdown -->", "<!-- end of summary -->")
+"""Where the sentence of the summary stands, for a page that wants it at the top."""
 
 
 def board(results: Results) -> str:
@@ -26,11 +28,15 @@ def board(results: Results) -> str:
 
 def replaced(text: str, results: Results) -> str | None:
     """The text with the board between the marks renewed; None without marks."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        return None
-    return f"{head}{BEGIN}\n\n{board(results)}\n\n{END}{tail}"
+    said = summary(results.as_json())
+    with_summary = _between(text, SUMMARY, f"**{said}.**" if said else "")
+    return _between(with_summary or text, (BEGIN, END), board(results))
+
+
+def _between(text: str, marks: tuple[str, str], new: str) -> str | None:
+    head, begin, rest = text.partition(marks[0])
+    _, end, tail = rest.partition(marks[1])
+    return f"{head}{begin}\n\n{new}\n\n{end}{tail}" if begin and end else None
 
 
 def _table(table: Table) -> str:

@@ -39,6 +39,8 @@ class Effort:
 
 FULL = Effort(seconds=0.8, rounds=80)
 QUICK = Effort(seconds=0.12, rounds=12, least=2)
+SIZED = Effort(seconds=0.12, rounds=24, least=4)
+"""For each of very many cells."""
 
 
 def best_times(contenders: Mapping[str, Call], effort: Effort) -> dict[str, float]:
@@ -65,7 +67,7 @@ def best_times(contenders: Mapping[str, Call], effort: Effort) -> dict[str, floa
     return best
 
 
-_BURST = 5e-4
+_BURST = 2e-3
 """Seconds of calls that count together: a clock, and a cache that has to be warmed, are nothing."""
 
 
@@ -272,13 +274,32 @@ def measure_size(cell: Cell, effort: Effort) -> Measured | None:
     return Measured(cell, total, best_bursts(contenders, effort), absent)
 
 
-def measure_style(cell: Cell, effort: Effort) -> Measured:
-    """Measures a cell with values of its style, against PyTorch."""
-    tensors = data.tensors(cell)
-    total = data.bytes_moved(cell.op.operands(cell.descriptor()), tensors)
-    calls, absent = _eager_peers(cell, tensors)
-    contenders = {OURS: plan_call(cell, tensors), **calls}
-    return Measured(cell, total, best_times(contenders, effort), absent)
+_PEER_TURNS = 2
+"""Turns in which peers are measured: each makes their graphs anew."""
+
+
+def measure_styles(cells: Sequence[Cell], turns: int) -> list[Measured]:
+    """Measures cells that differ in the style of their values alone, against PyTorch.
+
+    All styles are measured in the same memory and take turns, and the best of each counts: between
+    arrays at different places, or minutes, the same kernel differs by more than between styles.
+    """
+    drawn = [data.tensors(cell) for cell in cells]
+    shared = {name: data.empty(x.shape, x.dtype) for name, x in drawn[0].items()}
+    total = data.bytes_moved(cells[0].op.operands(cells[0].descriptor()), shared)
+    found = [Measured(cell, total, {}) for cell in cells]
+    once = Effort(seconds=0, rounds=2, least=2)
+    for turn in range(turns):
+        for measured, tensors in zip(found, drawn, strict=True):
+            for name, x in tensors.items():
+                shared[name][...] = x
+            contenders = {OURS: plan_call(measured.cell, shared)}
+            if turn < _PEER_TURNS:
+                calls, measured.absent = _eager_peers(measured.cell, shared)
+                contenders |= calls
+            for name, took in best_bursts(contenders, once).items():
+                measured.times[name] = min(took, measured.times.get(name, took))
+    return found
 
 
 def _eager_peers(

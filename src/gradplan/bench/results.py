@@ -29,8 +29,9 @@ from gradplan.bench.measure import (
     Measured,
     measure,
     measure_call,
+    SIZED,
     measure_size,
-    measure_style,
+    measure_styles,
 )
 from gradplan.bench.peers import PEERS
 from gradplan.bench.styles import STYLES
@@ -49,6 +50,7 @@ SECTIONS = {
 """The parts of a run."""
 QUICK_SECTIONS = ("board", "calls", "sizes")
 _LOAD_SECONDS = 1.0
+_STYLE_TURNS = 6
 
 
 @dataclasses.dataclass
@@ -94,7 +96,7 @@ class Results:
                 {**m.as_json(), "elements": m.cell.elements, "across": m.cell.is_across}
                 for m in self.sizes
             ],
-            "values": [m.as_json() for m in self.styles],
+            "values": [{**m.as_json(), "elements": m.cell.elements} for m in self.styles],
             "other_work": [loaded.as_json() for loaded in self.loads],
         }
 
@@ -139,10 +141,13 @@ def steps(
         made += [(cell, _call_step(cell, effort)) for cell in wanted(call_cells())]
     if "sizes" in sections:
         for size in _QUICK_SIZES if quick else SIZES:
-            made += [(cell, _size_step(cell, QUICK)) for cell in wanted(size_cells(size))]
+            made += [
+                (cell, _size_step(cell, QUICK if quick else SIZED))
+                for cell in wanted(size_cells(size))
+            ]
     if "values" in sections:
-        for style in STYLES:
-            made += [(cell, _style_step(cell, QUICK)) for cell in wanted(style_cells(style))]
+        by_style = [list(wanted(style_cells(style))) for style in STYLES]
+        made += [(cells[0], _style_step(cells)) for cells in zip(*by_style, strict=True)]
     if "load" in sections:
         cells = list(wanted(load_cells()))
         for busy in sorted({0, 1, len(os.sched_getaffinity(0))}):
@@ -150,8 +155,8 @@ def steps(
     return made
 
 
-def _style_step(cell: Cell, effort: Effort) -> Callable[[Results], None]:
-    return lambda results: results.styles.append(measure_style(cell, effort))
+def _style_step(cells: Sequence[Cell]) -> Callable[[Results], None]:
+    return lambda results: results.styles.extend(measure_styles(cells, _STYLE_TURNS))
 
 
 def _load_step(cell: Cell, busy: int) -> Callable[[Results], None]:

@@ -12,6 +12,8 @@ Cell = dict[str, Any]
 TEXT = ("function", "problem", "type")
 """The columns that are not numbers."""
 _TITLES = {"torch": "PyTorch", "jax": "JAX"}
+_AS_FAST = 0.97
+"""What two measurements of the same thing differ by."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,8 @@ def title_of(peer: str) -> str:
 
 
 def summary(results: dict[str, Any]) -> str:
-    """The middle of each column, and how often a peer was faster; empty without cells."""
+    """What a user gets, in a sentence: the middle of each column of the board, and how often a peer
+    was faster in any comparison of the run; empty without cells."""
     cells = results["cells"]
     if not cells:
         return ""
@@ -64,11 +67,14 @@ def summary(results: dict[str, Any]) -> str:
         found = [cell["ratios"][peer] for cell in cells if peer in cell["ratios"]]
         middle.append(f"{times(statistics.median(found))}x {title_of(peer)}")
     said = f"Median of {len(cells)} problems: {', '.join(middle)}"
-    ratios = [r for c in (*cells, *results["sizes"]) for r in c["ratios"].values()]
+    compared = (*cells, *results["calls"], *results["sizes"], *results["values"])
+    ratios = [ratio for cell in compared for ratio in cell["ratios"].values()]
     if not ratios:
         return said
-    slower = sum(ratio < 1 for ratio in ratios)
+    slower = sum(ratio < _AS_FAST for ratio in ratios)
     never = f"slower in {slower} of" if slower else "never slower in"
+    if not slower and min(ratios) < 1:
+        never = f"never more than {1 - _AS_FAST:.0%} slower in"
     return f"{said}; {never} {len(ratios)} comparisons, at best {times(max(ratios))}x"
 
 
@@ -190,7 +196,8 @@ def _by_style(values: list[Cell]) -> Table:
     for cell in values:
         share = cell["seconds"]["gradplan"] / best[cell["function"]]
         rows.setdefault(cell["function"], {})[cell["problem"]] = Entry(f"{share:.2f}")
-    title = "Time as a multiple of that on the fastest style of values, 1024 x 4096 f32"
+    size = power_of_two(values[0]["elements"]) if values else ""
+    title = f"Time as a multiple of that on the fastest style of values, {size} elements of f32"
     return _grid("values", title, rows, _styles(values))
 
 

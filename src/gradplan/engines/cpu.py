@@ -102,6 +102,8 @@ def kernels(name: str) -> dict[str, Any]:
 # Threads -------------------------------------------------------------------------------------
 
 _num_threads: int | None = None
+_ROOT = ""
+"""Where the files begin in which the system says what this process may use."""
 
 
 def _thread_count(value: Any, parse: Callable[[Any], int], source: str) -> int:
@@ -120,8 +122,8 @@ def _default_threads() -> int:
     given = os.environ.get("GRADPLAN_NUM_THREADS")
     if given:
         return _thread_count(given, int, "GRADPLAN_NUM_THREADS")
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+    if isa_builds():
+        return int(common().gradplan_processors(_ROOT))
     return os.cpu_count() or 1
 
 
