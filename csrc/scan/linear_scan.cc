@@ -1,12 +1,13 @@
 // linear_scan, h[t] = a[t] h[t-1] + b[t], and its gradients.
 #include "lanes/visit.h"
+#include "scan/exclusive.h"
 #include "scan/linear_recurrence.h"
 #include "scan/scan.h"
 
 namespace gradplan::scan {
 namespace {
 
-BoundKernel bind_linear_scan(const Problem& problem) {
+BoundKernel bind_inclusive(const Problem& problem) {
   const int axis = int(problem.integer("scan_axis"));
   const bool reverse = problem.flag("reverse");
   const int a = problem.at("a"), b = problem.at("b"), initial = problem.at("initial"),
@@ -28,7 +29,7 @@ BoundKernel bind_linear_scan(const Problem& problem) {
 
 // Position 0 of the sweep is the end of the forward scan. db[q] = dh[q] + a[q-1] db[q-1], and da is
 // that times the state before.
-BoundKernel bind_linear_scan_backward(const Problem& problem) {
+BoundKernel bind_inclusive_backward(const Problem& problem) {
   const int axis = int(problem.integer("scan_axis"));
   const bool reverse = problem.flag("reverse");
   const int dh = problem.at("dh"), a = problem.at("a"), h = problem.at("h"),
@@ -53,14 +54,31 @@ BoundKernel bind_linear_scan_backward(const Problem& problem) {
   });
 }
 
+BoundKernel bind_linear_scan(const Problem& problem) {
+  if (!is_exclusive(problem)) return bind_inclusive(problem);
+  return bind_exclusive(problem, {.results = {"h"}, .start = "h", .initial = "initial"},
+                        bind_inclusive);
+}
+
+BoundKernel bind_linear_scan_backward(const Problem& problem) {
+  if (!is_exclusive(problem)) return bind_inclusive_backward(problem);
+  return bind_exclusive(problem,
+                        {.results = {"dh", "h"},
+                         .initial = "initial",
+                         .ends = {"da", "db"},
+                         .d_initial = "d_initial",
+                         .d_first = "dh"},
+                        bind_inclusive_backward);
+}
+
 const Registration forward({.name = "linear_scan",
                             .tensors = {"a", "b", "initial", "h"},
-                            .attributes = {{"scan_axis"}, {"reverse"}},
+                            .attributes = {{"scan_axis"}, {"reverse"}, {"exclusive"}},
                             .elements = kFloats,
                             .bind = bind_linear_scan});
 const Registration backward({.name = "linear_scan_backward",
                              .tensors = {"dh", "a", "h", "initial", "da", "db", "d_initial"},
-                             .attributes = {{"scan_axis"}, {"reverse"}},
+                             .attributes = {{"scan_axis"}, {"reverse"}, {"exclusive"}},
                              .elements = kFloats,
                              .bind = bind_linear_scan_backward});
 

@@ -143,6 +143,7 @@ class Case:
     def label(self) -> str:
         """What distinguishes it from the other cases of its function and element type."""
         fixed = {*self.function.fixed, "element"}
+        fixed |= {info.name for info in self.op.fields if info.field.apart}
         fields = (i.name for i in self.op.fields if i.name not in fixed)
         values = (f"{name}={getattr(self.descriptor, name)}" for name in fields)
         return " ".join((*values, f"values={self.flavour}")).replace(", ", ",")
@@ -282,12 +283,25 @@ def _variants(op: Op, fixed: Mapping[str, Any], sizes: Mapping[str, Any]) -> lis
     for info in op.fields:
         if info.name in fixed or (info.when is not None and not info.when.allows(fixed)):
             continue
+        if info.field.apart:
+            continue
         values = info.field.variants(sizes)
         if values:
             choices[info.name] = values
     return [
         dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())
     ]
+
+
+def certified(op: Op) -> Iterator[Function]:
+    """The functions of an op, and then those with an option set that is certified by itself."""
+    yield from op.functions
+    for info in op.fields:
+        if info.field.apart:
+            for function in op.functions:
+                fixed = {**function.fixed, info.name: True}
+                name = f"{function.name} {info.name}"
+                yield dataclasses.replace(function, name=name, fixed=fixed)
 
 
 def problems(

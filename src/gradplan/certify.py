@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradplan.cases import Array, Case, cases
+from gradplan.cases import Array, Case, cases, certified
 from gradplan.declaration import OPS, Descriptor, Function, Op, Role
 from gradplan.engines import ENGINES, Engine
 from gradplan.engines.cpu import CpuEngine, num_threads, supported_isas
@@ -265,6 +265,11 @@ class Line:
         )
 
 
+def _names(op: Op, function: Function) -> set[str]:
+    """What a line is asked for by: "cumsum" also has "cumsum exclusive"."""
+    return {function.name, function.name.partition(" ")[0], op.name, op.title, op.plan_name}
+
+
 def plans(
     names: Iterable[str] | None = None, elements: Iterable[str] | None = None
 ) -> list[PlanKey]:
@@ -277,8 +282,8 @@ def plans(
     return [
         (op, function, element)
         for op in OPS.values()
-        for function in op.functions
-        if wanted is None or wanted & {function.name, op.name, op.title, op.plan_name}
+        for function in certified(op)
+        if wanted is None or wanted & _names(op, function)
         for element in ElementKind
         if element in op.descriptor.elements and (kinds is None or element in kinds)
     ]

@@ -52,16 +52,16 @@ PLANS = [
 ]
 
 SIGNATURES = """
-cumsum(x, axis=-1, reverse=False, *, out=None)
-cumprod(x, axis=-1, reverse=False, *, out=None)
-cummax(x, axis=-1, reverse=False, *, out=None)
-cummin(x, axis=-1, reverse=False, *, out=None)
-logcumsumexp(x, axis=-1, reverse=False, *, out=None)
-cumsum_backward(dy, axis=-1, reverse=False, *, out=None)
-cumprod_backward(dy, x, y, axis=-1, reverse=False, *, out=None)
-cummax_backward(dy, x, axis=-1, reverse=False, ties='first', *, out=None)
-cummin_backward(dy, x, axis=-1, reverse=False, ties='first', *, out=None)
-logcumsumexp_backward(dy, x, y, axis=-1, reverse=False, *, out=None)
+cumsum(x, axis=-1, reverse=False, exclusive=False, *, out=None)
+cumprod(x, axis=-1, reverse=False, exclusive=False, *, out=None)
+cummax(x, axis=-1, reverse=False, exclusive=False, *, out=None)
+cummin(x, axis=-1, reverse=False, exclusive=False, *, out=None)
+logcumsumexp(x, axis=-1, reverse=False, exclusive=False, *, out=None)
+cumsum_backward(dy, axis=-1, reverse=False, exclusive=False, *, out=None)
+cumprod_backward(dy, x, y, axis=-1, reverse=False, exclusive=False, *, out=None)
+cummax_backward(dy, x, axis=-1, reverse=False, ties='first', exclusive=False, *, out=None)
+cummin_backward(dy, x, axis=-1, reverse=False, ties='first', exclusive=False, *, out=None)
+logcumsumexp_backward(dy, x, y, axis=-1, reverse=False, exclusive=False, *, out=None)
 segment_sum(x, segment_ids, num_segments, bounds='raise', *, out=None)
 unsorted_segment_sum(x, segment_ids, num_segments, bounds='raise', *, out=None)
 segment_sum_backward(d_output, segment_ids, bounds='raise', *, out=None)
@@ -72,8 +72,8 @@ lerp(a, b, weight, *, out=None)
 lerp_backward(dy, weight, *, out=None)
 sparsemax(x, axis=-1, *, out=None)
 sparsemax_backward(dy, y, axis=-1, *, out=None)
-linear_scan(a, b, initial=None, axis=-1, reverse=False, *, out=None)
-linear_scan_backward(dh, a, h, initial=None, axis=-1, reverse=False, *, out=None)
+linear_scan(a, b, initial=None, axis=-1, reverse=False, exclusive=False, *, out=None)
+linear_scan_backward(dh, a, h, initial=None, axis=-1, reverse=False, exclusive=False, *, out=None)
 """
 
 

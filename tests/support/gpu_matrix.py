@@ -97,7 +97,9 @@ def _factors(op: Op, function: Function) -> dict[str, Sequence[Any]]:
         elif name in op.packs or (values and isinstance(values[0], int) and max(values) > 1000):
             factors[name] = WIDTHS
         else:
-            factors[name] = values
+            # What is certified by itself has no kernels for GPUs yet.
+            apart = op.field_named[name].field.apart if name in op.field_named else False
+            factors[name] = values[:1] if apart else values
     # Of two gradients one may not be wanted.
     several = [t.name for t in op.outputs] if len(op.outputs) > 1 and op.forwards() else []
     sharing = any(t.inplace for t in op.outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradplan.declaration.derivatives import Namespace, Rule, Symmetric, Values
 from gradplan.declaration.descriptor import Descriptor, FieldInfo, Only, fields_of
+from gradplan.declaration.exclusive import INCLUSIVE, Exclusive, Exclusively, after, before
 from gradplan.declaration.fields import (
     AxisOf,
     AxisRole,
@@ -38,11 +39,14 @@ from gradplan.declaration.tensors import (
 )
 
 __all__ = [
+    "INCLUSIVE",
     "OPS",
     "Arithmetic",
     "AxisOf",
     "AxisRole",
     "Descriptor",
+    "Exclusive",
+    "Exclusively",
     "Features",
     "Field",
     "FieldInfo",
@@ -67,7 +71,9 @@ __all__ = [
     "Tensor",
     "TensorAxis",
     "Values",
+    "after",
     "along",
+    "before",
     "fields_of",
     "for_every_op",
     "one_more",

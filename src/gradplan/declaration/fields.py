@@ -61,6 +61,9 @@ class Field:
     """For an index: the field whose extent it has to be below."""
     series: Sequence[Any] = ()
     """Values that canonical problems take in turn."""
+    apart = False
+    """Whether problems with another value than the default are certified by themselves: an option
+    that came later must not change the problems that there were."""
 
     def expected(self, desc: Descriptor) -> str:
         """The accepted values, for messages."""
@@ -196,7 +199,10 @@ class Element(Word):
 
 
 class Flag(Field):
-    """True or False."""
+    """True or False; `apart` as in every field."""
+
+    def __init__(self, *, apart: bool = False) -> None:
+        self.apart = apart
 
     accepts = stores = "bool"
     schema = "bool"

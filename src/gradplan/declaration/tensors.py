@@ -145,6 +145,8 @@ class Tensor:
     """An output that is read as well where this holds (role "inout")."""
     inplace: tuple[str, ...] = ()
     """Inputs whose memory this output may be: the same address, shape and strides."""
+    inplace_when: Only | None = None
+    """Only where this holds."""
     called: str = ""
     """Its name in the function layer."""
 
@@ -171,6 +173,10 @@ class Tensor:
 
     def role_for(self, desc: Descriptor) -> Role:
         return Role.INOUT if self.updates is not None and self.updates(desc) else self.role
+
+    def inplace_for(self, desc: Descriptor) -> tuple[str, ...]:
+        allowed = self.inplace_when is None or self.inplace_when(desc)
+        return self.inplace if allowed else ()
 
     def shape(self, desc: Descriptor) -> tuple[int, ...]:
         """The shape that a plan expects."""

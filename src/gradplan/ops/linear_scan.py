@@ -8,6 +8,9 @@ Without `initial` the first element is b[0], and a[0] has no influence. For a co
     da[t]      = h[t-1] db[t]
     d_initial  = a[0] db[0]
 
+An exclusive scan is one state behind: h[t] is the state before the element t, and h[0] is `initial`
+or 0; then d_initial has dh[0] as well.
+
 Nothing is divided and no logarithm is taken: factors may be zero, negative, and of any size. A zero
 starts anew, whatever came before it. A reversed scan is the same definition on the reversed axis.
 """
@@ -17,8 +20,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from gradplan.declaration import (
+    INCLUSIVE,
     AxisOf,
     Descriptor,
+    Exclusive,
+    Exclusively,
     Figure,
     Function,
     Gradient,
@@ -46,9 +52,13 @@ class _LinearScanFields(Descriptor):
 class LinearScanDescriptor(_LinearScanFields):
     """A linear recurrence along `scan_axis`."""
 
+    exclusive: Exclusive = False
+
 
 class LinearScanBackwardDescriptor(_LinearScanFields):
     """The gradients of a linear recurrence."""
+
+    exclusive: Exclusive = False
 
 
 class _Linear(Rule):
@@ -95,6 +105,14 @@ class _Linear(Rule):
             "b": change,
             "initial": xp.edge(carried + v["a"] * change, v["scan_axis"], v["reverse"]),
         }
+
+
+class _MaybeExclusive(Exclusively):
+    """The first state of an exclusive recurrence is `initial` itself."""
+
+    def _start(self, t: Values) -> Any:
+        start = t.get("initial")
+        return 0.0 if start is None else start
 
 
 # What others would write -----------------------------------------------------------------------
@@ -157,7 +175,9 @@ LINEAR_SCAN = Op(
         reads("a", "input_shape", doc="what the state before is multiplied by"),
         reads("b", "input_shape", doc="what is added"),
         reads("initial", without("scan_axis"), optional=True, doc="the state before the first"),
-        writes("h", "input_shape", doc="the states", inplace=("a", "b")),
+        writes(
+            "h", "input_shape", doc="the states", inplace=("a", "b"), inplace_when=INCLUSIVE
+        ),
     ),
     functions=(
         Function(
@@ -173,7 +193,7 @@ LINEAR_SCAN = Op(
             >>> gp.linear_scan(a, b, np.float32(8))
             array([5. , 3.5, 1. , 1.5], dtype=float32)
             """,
-            rule=_Linear(),
+            rule=_MaybeExclusive(_Linear(), 0.0, "h"),
             torch=Like(
                 doc="""Linear recurrence h[t] = a[t] h[t-1] + b[t] along `dim`.
 
@@ -227,8 +247,20 @@ LINEAR_SCAN_BACKWARD = Op(
         reads("a", "input_shape", doc="the factors"),
         reads("h", "input_shape", doc="the states"),
         reads("initial", without("scan_axis"), optional=True, doc="the state before the first"),
-        writes("da", "input_shape", doc="the gradient of a", inplace=("dh",)),
-        writes("db", "input_shape", doc="the gradient of b", inplace=("dh",)),
+        writes(
+            "da",
+            "input_shape",
+            doc="the gradient of a",
+            inplace=("dh",),
+            inplace_when=INCLUSIVE,
+        ),
+        writes(
+            "db",
+            "input_shape",
+            doc="the gradient of b",
+            inplace=("dh",),
+            inplace_when=INCLUSIVE,
+        ),
         writes(
             "d_initial",
             without("scan_axis"),

@@ -8,8 +8,9 @@ along one axis. The gradients, for a cotangent g of y:
     cummax, cummin dx[i] = sum of g over the outputs that took their value from x[i]
     logcumsumexp   dx[i] = r[i] exp(x[i] - y[i]),  r[i] = g[i] + exp(y[i] - y[i+1]) r[i+1]
 
-A reversed scan is the same definition on the reversed axis. The orders of association are in
-docs/numerics.md.
+A reversed scan is the same definition on the reversed axis. An exclusive one is one element behind:
+`y[i]` is the result of everything before x[i], and y[0] is what the operation starts from (0, 1,
+-inf, inf, -inf). The orders of association are in docs/numerics.md.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from gradplan.declaration import (
+    INCLUSIVE,
     AxisOf,
     Descriptor,
+    Exclusive,
+    Exclusively,
     Figure,
     Function,
     Gradient,
@@ -31,6 +35,8 @@ from gradplan.declaration import (
     Rule,
     Shape,
     Values,
+    after,
+    before,
     reads,
     writes,
 )
@@ -52,6 +58,8 @@ class _ScanFields(Descriptor):
 class ScanDescriptor(_ScanFields):
     """A scan of `kind` along `scan_axis`."""
 
+    exclusive: Exclusive = False
+
 
 class ScanBackwardDescriptor(_ScanFields):
     """The gradient of a scan. `ties` says which of equal extremes receives it."""
@@ -59,6 +67,7 @@ class ScanBackwardDescriptor(_ScanFields):
     ties: Annotated[
         Ties, "which of several equal extremes receives the gradient", Only(kind=_EXTREMES)
     ] = Ties.FIRST
+    exclusive: Exclusive = False
 
 
 class _ExtremeFields(Descriptor):
@@ -82,17 +91,8 @@ class ScanWithIndicesDescriptor(_ExtremeFields):
 # "Before" and "after" are meant in the order of the scan.
 
 
-def _before(xp: Namespace, x: Any, v: Values, start: float) -> Any:
-    """The element before each one; `start` before the first."""
-    return xp.shift(x, v["scan_axis"], -1 if v["reverse"] else 1, start)
-
-
 def _reversed(v: Values) -> dict[str, Any]:
     return {**v, "reverse": not v["reverse"]}
-
-
-def _after(xp: Namespace, x: Any, v: Values, end: float) -> Any:
-    return _before(xp, x, _reversed(v), end)
 
 
 def _from_end(xp: Namespace, b: Any, a: Any, v: Values) -> Any:
@@ -102,7 +102,7 @@ def _from_end(xp: Namespace, b: Any, a: Any, v: Values) -> Any:
 
 def _from_start(xp: Namespace, b: Any, a: Any, v: Values) -> Any:
     """t[i] = b[i] + a[i] t[i-1], any zeros in a."""
-    return _from_end(xp, b, _after(xp, a, v, 1.0), _reversed(v))
+    return _from_end(xp, b, after(xp, a, v, 1.0), _reversed(v))
 
 
 class _Product(Rule):
@@ -110,16 +110,16 @@ class _Product(Rule):
 
     def tangent(self, xp: Namespace, v: Values, t: Values) -> Any:
         # dy[i] = x[i] dy[i-1] + y[i-1] dx[i]
-        return _from_start(xp, t["x"] * _before(xp, v["y"], v, 1.0), v["x"], v)
+        return _from_start(xp, t["x"] * before(xp, v["y"], v, 1.0), v["x"], v)
 
     def pull_saved(self, xp: Namespace, v: Values, c: Values, tangent: Any) -> dict[str, Any]:
         r = _from_end(xp, v["dy"], v["x"], v)
-        return {"x": r * _before(xp, tangent, v, 0.0), "y": _after(xp, c["x"] * r, v, 0.0)}
+        return {"x": r * before(xp, tangent, v, 0.0), "y": after(xp, c["x"] * r, v, 0.0)}
 
     def push_saved(self, xp: Namespace, v: Values, t: Values) -> Any:
         r = _from_end(xp, v["dy"], v["x"], v)
-        change = _from_end(xp, _after(xp, t["x"] * r, v, 0.0), v["x"], v)
-        return _before(xp, v["y"], v, 1.0) * change + _before(xp, t["y"], v, 0.0) * r
+        change = _from_end(xp, after(xp, t["x"] * r, v, 0.0), v["x"], v)
+        return before(xp, v["y"], v, 1.0) * change + before(xp, t["y"], v, 0.0) * r
 
 
 class _LogSumExp(Rule):
@@ -137,7 +137,7 @@ class _LogSumExp(Rule):
         # The sum over j <= i of t[j] exp(x[j] - y[i]), by a recurrence with factors of at most 1.
         x, y = v["x"], v["y"]
         one = xp.full_like(y, 1.0)
-        factor = self._weighted(xp, v, one, _before(xp, y, v, -float("inf")), y)
+        factor = self._weighted(xp, v, one, before(xp, y, v, -float("inf")), y)
         return _from_start(xp, self._weighted(xp, v, t["x"], x, y), factor, v)
 
     def pull_saved(self, xp: Namespace, v: Values, c: Values, tangent: Any) -> dict[str, Any]:
@@ -157,11 +157,11 @@ class _Selection(Rule):
     def tangent(self, xp: Namespace, v: Values, t: Values) -> Any:
         x, axis = xp.stop_gradient(v["x"]), v["scan_axis"]
         y = xp.call(self.scan, **{**v, "x": x})
-        before = _before(xp, y, v, 0.0)
+        previous = before(xp, y, v, 0.0)
         last = v["ties"] == Ties.LAST
         # y is x where x is an extreme so far, an earlier element that is equal included.
-        extreme = x == y if last else (x == y) & (x != before)
-        missing = xp.isnan(x) if last else xp.isnan(x) & ~xp.isnan(before)
+        extreme = x == y if last else (x == y) & (x != previous)
+        missing = xp.isnan(x) if last else xp.isnan(x) & ~xp.isnan(previous)
         return xp.take_along(t["x"], xp.latest(extreme | missing, axis, v["reverse"]), axis)
 
 
@@ -195,15 +195,36 @@ def _jax_peer(name: str) -> Peer:
     return Peer("jax", f"jax.lax.{name}", bind)
 
 
+def _shifted(torch: Any, y: Any, dim: int, kind: ScanKind) -> Any:
+    """The exclusive scan of integers, from the inclusive one: the least and the largest number are
+    the infinities of integers."""
+    limits = torch.iinfo(y.dtype)
+    start = {ScanKind.CUMPROD: 1, ScanKind.CUMMAX: limits.min, ScanKind.CUMMIN: limits.max}
+    if y.ndim == 0:
+        return torch.full_like(y, start.get(kind, 0))
+    moved = y.roll(1, dim)
+    moved.narrow(dim, 0, min(1, y.shape[dim])).fill_(start.get(kind, 0))
+    return moved
+
+
 def _other_elements(name: str) -> Any:
     """PyTorch's own; for integers, whose sums have no rounding to agree about."""
 
-    def scan(torch: Any, x: Any, dim: int, reverse: bool, return_indices: bool = False) -> Any:
-        if x.dtype.is_complex:
+    def scan(
+        torch: Any,
+        x: Any,
+        dim: int,
+        reverse: bool,
+        exclusive: bool,
+        return_indices: bool = False,
+    ) -> Any:
+        if x.dtype.is_complex or (exclusive and x.dtype is torch.bool):
             return NotImplemented
         flip = reverse and x.ndim > 0
         result = getattr(torch, name)(x.flip(dim) if flip else x, dim)
         values, indices = (result, None) if isinstance(result, torch.Tensor) else result
+        if exclusive:
+            values = _shifted(torch, values, dim, ScanKind(name))
         if flip:
             values = values.flip(dim)
             indices = None if indices is None else x.shape[dim] - 1 - indices.flip(dim)
@@ -224,10 +245,10 @@ def _function(
 ) -> Function:
     """A scan, with docstrings for the bridges."""
     extreme = kind in _EXTREMES
-    more = ", *, return_indices=True" if extreme else ""
+    more = ", return_indices=True" if extreme else ""
     takes_dtype = kind in (ScanKind.CUMSUM, ScanKind.CUMPROD)
     jax_name = jax_name or kind.value
-    jax_arguments = "operand, axis=0, reverse=False"
+    jax_arguments = "operand, axis=0, reverse=False, *, exclusive=False"
     return Function(
         kind.value,
         doc,
@@ -235,7 +256,8 @@ def _function(
         rule=rule,
         torch=Like(
             f"torch.{kind}",
-            arguments="x, dim, reverse=False" + (", *, dtype=None" if takes_dtype else more),
+            arguments="x, dim, reverse=False, *, exclusive=False"
+            + (", dtype=None" if takes_dtype else more),
             doc=torch,
             defaults={"ties": "last"} if extreme else {},
             adds={"return_indices": f"{kind}_with_indices"} if extreme else {},
@@ -246,7 +268,7 @@ def _function(
             f"jax.lax.{jax_name}",
             name=jax_name,
             aliases=() if jax_name == kind.value else (kind.value,),
-            arguments=jax_arguments + (", *, ties='first'" if extreme else ""),
+            arguments=jax_arguments + (", ties='first'" if extreme else ""),
             names={"operand": "x"},
             doc=jax,
             differs="one of equal extremes receives the gradient, not all" if extreme else "",
@@ -276,7 +298,9 @@ SCAN = Op(
     "A running sum, product, maximum, minimum or log-sum-exp along an axis.",
     tensors=(
         reads("x", "input_shape", doc="what is scanned"),
-        writes("y", "input_shape", doc="the running result", inplace=("x",)),
+        writes(
+            "y", "input_shape", doc="the running result", inplace=("x",), inplace_when=INCLUSIVE
+        ),
     ),
     functions=(
         _function(
@@ -287,6 +311,8 @@ SCAN = Op(
             array([1., 3., 6.], dtype=float32)
             >>> gp.cumsum(np.float32([1, 2, 3]), reverse=True)
             array([6., 5., 3.], dtype=float32)
+            >>> gp.cumsum(np.float32([1, 2, 3]), exclusive=True)
+            array([0., 1., 3.], dtype=float32)
             """,
             torch="""Running sum along `dim`; from the end with `reverse`.
 
@@ -294,6 +320,8 @@ SCAN = Op(
             tensor([1., 3., 6.])
             >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
             tensor([6, 5, 3])
+            >>> cumsum(torch.tensor([1.0, 2.0, 3.0]), 0, exclusive=True)
+            tensor([0., 1., 3.])
             """,
             jax="""Running sum along an axis, as `jax.lax.cumsum`.
 
@@ -323,7 +351,7 @@ SCAN = Op(
             Array([[1., 2.],
                    [3., 8.]], dtype=float32)
             """,
-            rule=_Product(),
+            rule=Exclusively(_Product(), 1.0),
             figures=_PLAIN,
         ),
         _function(
@@ -351,7 +379,7 @@ SCAN = Op(
             >>> jax.grad(lambda x: cummax(x).sum())(jnp.float32([1, 3, 3, 2]))
             Array([1., 3., 0., 0.], dtype=float32)
             """,
-            rule=_Selection("cummax"),
+            rule=Exclusively(_Selection("cummax"), 0.0),
             figures=_PLAIN,
         ),
         _function(
@@ -371,7 +399,7 @@ SCAN = Op(
             >>> cummin(jnp.float32([3, 1, 2, 0]))
             Array([3., 1., 1., 0.], dtype=float32)
             """,
-            rule=_Selection("cummin"),
+            rule=Exclusively(_Selection("cummin"), 0.0),
         ),
         _function(
             ScanKind.LOGCUMSUMEXP,
@@ -391,7 +419,7 @@ SCAN = Op(
             Array([ -inf, 1000., 1000.], dtype=float32)
             """,
             jax_name="cumlogsumexp",
-            rule=_LogSumExp(),
+            rule=Exclusively(_LogSumExp(), float("inf")),
             figures=(Figure("square", 0.25, "torch", 10),),
         ),
     ),
@@ -406,7 +434,13 @@ SCAN_BACKWARD = Op(
         reads("dy", "input_shape", doc="the gradient of the scan's output"),
         reads("x", "input_shape", doc="the scan's input", when=_NEEDS_X),
         reads("y", "input_shape", doc="the scan's output", when=_NEEDS_Y),
-        writes("dx", "input_shape", doc="the gradient of the scan's input", inplace=("dy",)),
+        writes(
+            "dx",
+            "input_shape",
+            doc="the gradient of the scan's input",
+            inplace=("dy",),
+            inplace_when=INCLUSIVE,
+        ),
     ),
     functions=(
         _gradient(

@@ -80,6 +80,13 @@ def from_rows(rows: Array, like: Array, axis: int, reverse: bool = False) -> Arr
     return store(np.moveaxis(out, -1, axis).reshape(like.shape), like.dtype)
 
 
+def padded(rows: Array, n: int) -> Array:
+    """Rows of length n, with zeros behind what there is."""
+    out = np.zeros((len(rows), n), rows.dtype)
+    out[:, : rows.shape[1]] = rows
+    return out
+
+
 def before(rows: Array, first: float | bool) -> Array:
     """Each element's predecessor in its row, and `first` for the first element.
 

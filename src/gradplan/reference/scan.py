@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
+
 from gradplan.vocabulary import InvalidProblem, ScanKind, Ties
 
-from .arithmetic import Array, from_rows, quiet, to_rows
+from .arithmetic import Array, before, from_rows, padded, quiet, to_rows
 from .logcumsumexp import logcumsumexp_backward_rows, logcumsumexp_rows
 from .operations import operation
 from .prefix import OPERATIONS, scan_rows
@@ -19,9 +21,21 @@ _FORWARD: Mapping[ScanKind, Callable[[Array], Array]] = {
 }
 
 
+IDENTITY: Mapping[ScanKind, float] = {
+    ScanKind.CUMSUM: 0.0,
+    ScanKind.CUMPROD: 1.0,
+    ScanKind.CUMMAX: -np.inf,
+    ScanKind.CUMMIN: np.inf,
+    ScanKind.LOGCUMSUMEXP: -np.inf,
+}
+"""The first result of an exclusive scan."""
+
+
 @operation
 @quiet
-def scan(x: Array, *, kind: str, scan_axis: int, reverse: bool = False) -> Array:
+def scan(
+    x: Array, *, kind: str, scan_axis: int, reverse: bool = False, exclusive: bool = False
+) -> Array:
     """Cumulative sum, product, maximum, minimum or log-sum-exp along one axis.
 
     >>> import numpy as np
@@ -29,8 +43,13 @@ def scan(x: Array, *, kind: str, scan_axis: int, reverse: bool = False) -> Array
     [1.0, 3.0, 6.0]
     >>> scan(np.float32([1, 2, 3]), kind="cumprod", scan_axis=0, reverse=True).tolist()
     [6.0, 6.0, 3.0]
+    >>> scan(np.float32([1, 2, 3]), kind="cummax", scan_axis=0, exclusive=True).tolist()
+    [-inf, 1.0, 2.0]
     """
-    rows = _FORWARD[ScanKind.parse(kind)](to_rows(x, scan_axis, reverse))
+    which = ScanKind.parse(kind)
+    rows = _FORWARD[which](to_rows(x, scan_axis, reverse))
+    if exclusive:
+        rows = before(rows, IDENTITY[which])
     return from_rows(rows, x, scan_axis, reverse)
 
 
@@ -45,6 +64,7 @@ def scan_backward(
     scan_axis: int,
     reverse: bool = False,
     ties: str = "first",
+    exclusive: bool = False,
 ) -> Array:
     """The gradient of `scan` with respect to x; `ties` matters to cummax and cummin only.
 
@@ -58,12 +78,18 @@ def scan_backward(
     [7.0, 0.0, 0.0]
     >>> scan_backward(dy, x, kind="cummax", scan_axis=0, ties="last").tolist()
     [1.0, 6.0, 0.0]
+    >>> scan_backward(dy, kind="cumsum", scan_axis=0, exclusive=True).tolist()
+    [6.0, 4.0, 0.0]
     """
 
     def rows(name: str, tensor: Array | None) -> Array:
         if tensor is None:
             raise InvalidProblem(f"scan_backward: kind = {kind!r} needs {name}")
-        return to_rows(tensor, scan_axis, reverse)
+        whole = to_rows(tensor, scan_axis, reverse)
+        if not exclusive:
+            return whole
+        # The last element goes into nothing, and the first result comes from nothing.
+        return whole[:, :-1] if name == "x" else whole[:, 1:]
 
     which, tie = ScanKind.parse(kind), Ties.parse(ties)
     g = rows("dy", dy)
@@ -75,4 +101,6 @@ def scan_backward(
         dx = logcumsumexp_backward_rows(g, rows("x", x), rows("y", y))
     else:
         dx = extreme_backward_rows(g, rows("x", x), kind=which, ties=tie)
+    if exclusive:
+        dx = padded(dx, to_rows(dy, scan_axis).shape[1])
     return from_rows(dx, dy, scan_axis, reverse)

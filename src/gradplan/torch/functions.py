@@ -80,6 +80,12 @@ class _Call:
             if self._outer(p.name) not in self.shown
         }
 
+    def only_without(self, flag: str) -> list[tuple[str, Any]]:
+        """Options that the operator of a flag does not have, and what they must be there."""
+        known = {self._outer(name) for name in self.operators[flag].arguments}
+        main = {self._outer(name) for name in self.operators[""].arguments}
+        return [(n, p.default) for n, p in self.options if n in main and n not in known]
+
     def arguments(self, flag: str = "") -> list[str]:
         """The operator's arguments as expressions over the names here."""
         constants = self._constants(self.operators[flag])
@@ -106,6 +112,9 @@ class _Call:
         if x.dtype not in _ELEMENTS:
             return self._other_elements(x, values)
         flag = next((flag for flag in self.offer.flags if values[flag]), "")
+        for name, default in self.only_without(flag):
+            if values[name] != default:
+                raise Unsupported(f"{self.name}: {name}={values[name]!r} needs {flag}=False")
         result = self._call_operator(self.operators[flag], values)
         return ValuesAndIndices(*result) if flag in like.adds else result
 
@@ -259,6 +268,8 @@ def _make(offer: Offer) -> Callable[..., Any]:
     # 1 equals True, and is refused: only by whoever looks at everything.
     for flag in offer.flags:
         condition += f"({flag} is False or {flag} is True) and "
+        for name, default in call.only_without(flag):
+            condition += f"({name} is {default!r} or not {flag}) and "
     # Each flag has its operator; without any it is the function's own.
     context: dict[str, Any] = {}
     known, result = "", "known"
