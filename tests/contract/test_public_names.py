@@ -23,7 +23,8 @@ from gradplan.signatures import run_tensors
 
 MODULES = {
     "gradplan": ["jax", "reference", "torch"],
-    "gradplan.torch": [],
+    "gradplan.torch": ["distributed"],
+    "gradplan.torch.distributed": [],
     "gradplan.torch.nn": [],
     "gradplan.jax": [],
     "gradplan.reference": [],

@@ -7,7 +7,8 @@
 >>> x.grad
 tensor([3., 2., 1.])
 
-Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules.
+Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules, and
+`gradplan.torch.distributed`, imported by itself, what several processes compute together.
 docs/guides/migrating.md says what to replace with what.
 """
 
@@ -41,6 +42,6 @@ _common().gradplan_share_openmp()  # PyTorch's threads serve while they are awak
 __all__ = ["nn", "release_memory"]
 
 if not TYPE_CHECKING:  # which would take every name for one of the module's
-    __getattr__, __dir__ = public(__name__, __all__, functions)
+    __getattr__, __dir__ = public(__name__, __all__, functions, submodules=["distributed"])
 
 __all__ += functions.__all__
