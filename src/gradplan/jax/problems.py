@@ -24,7 +24,8 @@ from jax.interpreters import mlir
 
 from gradplan.declaration import Descriptor, Function, Gradient, Op, Rule, Tensor, fields_of
 from gradplan.engines import on_change
-from gradplan.jax import targets
+from gradplan.jax import sharding, targets
+from gradplan.jax.private import needs_devices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,14 +171,26 @@ class Family:
         """The op that the tensors belong to, and its descriptor."""
         self.inputs = inputs
         self.outputs = outputs
-        self.primitive = Primitive(name)
-        self.primitive.multiple_results = True
+        self.primitive = self._primitive(name)
         self.primitive.def_impl(self._run)
-        self.primitive.def_abstract_eval(self._abstract)
+        self.knows_devices = needs_devices(self.primitive)
+        """Whether a program may be cut into parts for several devices."""
+        self.local = self._primitive(f"{name}_local")
+        """The same on the parts that one device has."""
         if has_kernel:
             for platform in (None, *targets.PLATFORMS):
-                lower = functools.partial(self._lower, platform)
-                mlir.register_lowering(self.primitive, lower, platform=platform)
+                for primitive, lower in (
+                    (self.primitive, self._lower),
+                    (self.local, self._lower_kernel),
+                ):
+                    rule = functools.partial(lower, platform)
+                    mlir.register_lowering(primitive, rule, platform=platform)
+
+    def _primitive(self, name: str) -> Primitive:
+        primitive = Primitive(name)
+        primitive.multiple_results = True
+        primitive.def_abstract_eval(self._abstract)
+        return primitive
 
     def __call__(self, problem: Problem, *args: Any) -> list[Any]:
         results: list[Any] = self.primitive.bind(*args, problem=problem)
@@ -199,6 +212,12 @@ class Family:
         ]
 
     def _lower(self, platform: str | None, ctx: Any, *args: Any, problem: Problem) -> Any:
+        lowered = sharding.lower(self, ctx, args, problem)
+        if lowered is None:
+            lowered = self._lower_kernel(platform, ctx, *args, problem=problem)
+        return lowered
+
+    def _lower_kernel(self, platform: str | None, ctx: Any, *args: Any, problem: Problem) -> Any:
         op, desc = self.of(problem)
         platform = platform or ctx.module_context.platforms[0]
         given = [t.name for t in self.inputs(problem)]
