@@ -175,15 +175,18 @@ uint32_t chain_blocks(BatchBlocks<ComputeOf<E>>& blocks, BatchCarry<ComputeOf<E>
   };
   const bool short_rows = carry.groups < kLanes;
   const auto edge_of = [&](int b) { return blocks.local[b].at[Reverse ? 0 : kLanes - 1]; };
-  // Where only signs are left, they are all that is chained.
+  // Where only signs are left, they are all that is chained: in blocks that follow one another from
+  // the first on, behind which c2 is still what it was.
   uint32_t settled = 0;
   alignas(64) C sign[kLanes];
   if constexpr (kSettles) {
     const bool at_end = carry.c2 == C(0) || std::isinf(carry.c2);
-    for (int b = 0; b < blocks.count && at_end; ++b) {
+    for (int i = 0; i < blocks.count && at_end; ++i) {
+      const int b = Reverse ? blocks.count - 1 - i : i;
       const auto last = Lanes<C>::load(edge_of(b));
-      if (mask_bits(last != last) == 0 && only_signs_are_left(blocks.local[b], carry.c2, carry.c3))
-        settled |= 1u << b;
+      if (mask_bits(last != last) != 0) break;
+      if (!only_signs_are_left(blocks.local[b], carry.c2, carry.c3)) break;
+      settled |= 1u << b;
     }
   }
   C total[kMostBlocks];
