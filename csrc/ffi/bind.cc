@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "ffi/call.h"
+#include "ffi/large_pages.h"
 #include "ffi/python_lock.h"
 #include "memory/thread_pool.h"
 
@@ -74,12 +75,14 @@ struct Manners {
   bool merges = false;    // takes tensors whose axes are yet to be merged
   bool releases = false;  // lets go of Python's lock
   bool discards = false;  // leaves outputs unfinished when a signal's handler raises
+  bool fresh = false;     // gets outputs that were just allocated, and not by us
 };
 
 Function make_run(std::shared_ptr<const CallContract> contract, Launch launch, Manners manners) {
   return Function::FromPacked([contract, launch, manners](PackedArgs args, Any*) {
     translate_errors([&] {
       const Call call(*contract, args, manners.merges);
+      if (manners.fresh) use_large_pages(*contract, call.operands);
       const Scratch own(call.workspace ? 0 : contract->workspace_size);
       PythonLockReleased lock(manners.releases);
       std::optional<SignalInterruption> signals;
@@ -152,7 +155,7 @@ Map<String, Any> bind_plan(const Kernels& kernels, const String& name, const Str
   return {{"run", made({.releases = releases})},
           {"discarding", made({.releases = releases, .discards = true})},
           {"merging", made({.merges = true, .releases = releases, .discards = true})},
-          {"foreign", made({})},
+          {"foreign", made({.fresh = true})},
           {"workspace_size", contract->workspace_size}};
 }
 

@@ -9,6 +9,10 @@
 
 #include "lanes/lanes.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace gradplan::lanes {
 
 struct Sum {
@@ -40,8 +44,25 @@ struct Product {
   // Zero times infinity is zero: a group that overflows behind a zero must not turn it into NaN.
   template <class V>
   GP_INLINE static V apply(const V& a, const V& b) {
-    const V p = a * b;
-    return select((p != p) & (a == a) & (b == b), V{}, p);
+    if constexpr (std::is_class_v<V>) {
+      V r;
+      for (int p = 0; p < V::kParts; ++p) r.part[p] = apply(a.part[p], b.part[p]);
+      return r;
+    } else {
+      const V p = a * b;
+#if defined(__AVX512F__)  // masks of their own, of which the compiler makes vectors
+      if constexpr (std::is_same_v<V, NativeVector<float>::type>) {
+        const __mmask16 nan = _mm512_cmp_ps_mask((__m512)p, (__m512)p, _CMP_UNORD_Q);
+        const __mmask16 made = _mm512_mask_cmp_ps_mask(nan, (__m512)a, (__m512)b, _CMP_ORD_Q);
+        return (V)_mm512_mask_mov_ps((__m512)p, made, _mm512_setzero_ps());
+      } else if constexpr (std::is_same_v<V, NativeVector<double>::type>) {
+        const __mmask8 nan = _mm512_cmp_pd_mask((__m512d)p, (__m512d)p, _CMP_UNORD_Q);
+        const __mmask8 made = _mm512_mask_cmp_pd_mask(nan, (__m512d)a, (__m512d)b, _CMP_ORD_Q);
+        return (V)_mm512_mask_mov_pd((__m512d)p, made, _mm512_setzero_pd());
+      }
+#endif
+      return select((p != p) & (a == a) & (b == b), V{}, p);
+    }
   }
   template <class V>
   GP_INLINE static V apply_hastily(const V& a, const V& b) {

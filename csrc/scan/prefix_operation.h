@@ -27,27 +27,36 @@ constexpr int64_t batch_size(bool reverse) {
   return (reverse ? kMostBlocks : sizeof(E) == 2 ? 8 : 4) * kBlock;
 }
 
+// What is left to do for a block once its carries are known.
+enum class Ending : uint8_t {
+  kHasty,    // arithmetic without care: no NaN can come up
+  kCareful,  // arithmetic of the contract, and NaN made canonical
+  kSigns,    // c2 or c3 is zero or infinite, and so is every result: only signs are computed
+  kNan,      // c2 or c3 is NaN, and so is every result
+};
+
 template <class C>
 struct BatchBlocks {
   Square<C> local[kMostBlocks];  // [place in the group][lane], and blocks, all as in memory
   alignas(64) C c1[kMostBlocks][kLanes];
   C c2[kMostBlocks];  // c3 is that of the carry: a batch lies in one chunk
+  Ending ending[kMostBlocks];
+  uint32_t careful;  // a bit for every block whose local results were found carefully
   int count;
 };
 
 template <class C>
 using NativeMask = Native<IntOf<C>>;
 
-// In pairs the second is hasty: right where no NaN comes up.
 template <class E>
 struct RowOperation {
   using C = ComputeOf<E>;
-  // The scans inside of the 16 groups of `count` blocks. Sets bits of `met_nan` where a NaN would
-  // get lost.
-  void (*scan_groups[2])(const E* x, int count, Square<C>* local, NativeMask<C>& met_nan);
-  // Finds c1 and c2 of every block, and the next carry. The hasty one returns false where a NaN may
-  // come up.
-  bool (*chain[2])(BatchBlocks<C>& blocks, BatchCarry<C>& carry);
+  // The scans inside of the 16 groups of `count` blocks, carefully or (the second) hastily, which
+  // is right where no NaN comes up. Returns a bit for every block where one got lost.
+  uint32_t (*scan_groups[2])(const E* x, int count, Square<C>* local);
+  // Finds c1, c2 and the ending of every block, and the next carry. Returns a bit for every block
+  // where hasty scans have met a NaN: then what was found is worth nothing.
+  uint32_t (*chain)(BatchBlocks<C>& blocks, BatchCarry<C>& carry);
 };
 
 template <class E>
@@ -59,9 +68,12 @@ struct PrefixOperation {
   C identity;
   C (*apply)(C, C);
   RowOperation<E> rows[2];  // [reverse]
-  // y = c3 o (c2 o (c1 o local)) of `count` blocks from `first` on, one behind the other; the
-  // careful one has a c3, as has the third.
-  void (*emit[3])(const BatchBlocks<C>& blocks, int first, int count, C c3, E* y);
+  // y = c3 o (c2 o (c1 o local)) of `count` blocks from `first` on, one behind the other, all with
+  // the same ending.
+  using Emit = void (*)(const BatchBlocks<C>& blocks, int first, int count, C c3, E* y);
+  Emit emit_hastily[2];  // [with c3]
+  Emit emit_carefully;
+  Emit emit_signs;  // null where no carry leaves only signs to compute
   // The next rows of columns, one or two of them, and two [with c3][where a group begins].
   using Columns = bool (*)(ColumnStrip<E>& strip, const E* x, int64_t step, int64_t ahead);
   Columns careful_columns[2], hasty_columns[2][2];

@@ -29,11 +29,14 @@ class RowScan {
   void run(const E* x, E* y, int64_t count, StreamWriter<E>* stream, Carry& carry,
            const E* next) const {
     const Batch batch{x, y, count, int((count + kBlock - 1) / kBlock), reverse_, stream, next};
-    const Carry before = carry;
-    if (!attempt(batch, true, carry)) {
-      carry = before;
-      attempt(batch, false, carry);
+    const C c3 = carry.c3;
+    if (carry.c2 != carry.c2 || c3 != c3) {
+      stay_nan(batch, carry);
+      return;
     }
+    BatchBlocks<C> blocks;
+    prepare(batch, blocks, carry);
+    if (y != nullptr) emit(batch, blocks, c3);
   }
 
   // A row or a part of one that starts with a chunk; x and y are the lowest addresses. `next` is
@@ -65,37 +68,55 @@ class RowScan {
     // Its elements that exist: [first, last).
     int64_t first(int b) const { return std::max<int64_t>(0, -begin(b)); }
     int64_t last(int b) const { return std::min(kBlock, count - begin(b)); }
+    // The block that is short, or -1.
+    int short_block() const { return count % kBlock == 0 ? -1 : reverse ? 0 : blocks - 1; }
   };
 
-  // Hasty arithmetic is right where no NaN comes up; false, and nothing is written, where one does.
-  __attribute__((noinline)) bool attempt(const Batch& batch, bool hasty, Carry& carry) const {
+  // Everything but the results. Hasty arithmetic is tried first; the blocks where a NaN comes up go
+  // the careful way.
+  __attribute__((noinline)) void prepare(const Batch& batch, BatchBlocks<C>& blocks,
+                                         Carry& carry) const {
     const RowOperation<E>& op = op_.rows[reverse_];
-    BatchBlocks<C> blocks;
     blocks.count = batch.blocks;
-    NativeMask<C> met_nan{};
     // One block may be short: the last one of the scan.
     const bool has_short = batch.count % kBlock != 0;
-    const int short_block = has_short ? (reverse_ ? 0 : batch.blocks - 1) : -1;
+    const int short_block = batch.short_block();
     const int first_full = has_short && reverse_, full = batch.blocks - has_short;
-    op.scan_groups[hasty](batch.x + batch.begin(first_full), full, blocks.local + first_full,
-                          met_nan);
+    alignas(64) E padded[kBlock];
     if (has_short) {
-      alignas(64) E padded[kBlock];
       for (E& e : padded) store_element(&e, C(1));
       const int64_t first = batch.first(short_block), last = batch.last(short_block);
-      const E* x = batch.x + batch.begin(short_block);
-      std::copy(x + first, x + last, padded + first);
-      op.scan_groups[hasty](padded, 1, blocks.local + short_block, met_nan);
+      const E* from = batch.x + batch.begin(short_block);
+      std::copy(from + first, from + last, padded + first);
     }
-    const C c3 = carry.c3;
-    if (!op.chain[hasty](blocks, carry) || (hasty && any_bit(met_nan))) return false;
-    if (batch.y == nullptr) return true;
-    const auto emit = op_.emit[!hasty ? 0 : bits_equal(c3, op_.identity) ? 1 : 2];
+    const auto input = [&](int b) { return b == short_block ? padded : batch.x + batch.begin(b); };
+    uint32_t nan =
+        op.scan_groups[1](batch.x + batch.begin(first_full), full, blocks.local + first_full)
+        << first_full;
+    if (has_short) nan |= op.scan_groups[1](padded, 1, blocks.local + short_block) << short_block;
+    const Carry before = carry;
+    for (blocks.careful = 0;;) {
+      blocks.careful |= nan;
+      for (; nan != 0; nan &= nan - 1) {
+        const int b = std::countr_zero(nan);
+        op.scan_groups[0](input(b), 1, blocks.local + b);
+      }
+      nan = op.chain(blocks, carry);
+      if (nan == 0) return;
+      carry = before;
+    }
+  }
+
+  __attribute__((noinline)) void emit(const Batch& batch, const BatchBlocks<C>& blocks,
+                                      C c3) const {
+    const int short_block = batch.short_block();
     constexpr int kTogether = 4;
     for (int b = 0; b < batch.blocks;) {
       const bool direct = !batch.stream && b != short_block;
-      const int behind = direct && b < short_block ? short_block : batch.blocks;
-      const int count = direct ? std::min(kTogether, behind - b) : 1;
+      int count = 1;
+      while (direct && count < kTogether && b + count < batch.blocks && b + count != short_block &&
+             blocks.ending[b + count] == blocks.ending[b])
+        ++count;
       if (batch.next) {
         prefetch_run(batch.next + b * kBlock, count * kBlock);
         // And where it will be written, as far from here as it is read (2^22 f32: 0.23 -> 0.13).
@@ -105,10 +126,10 @@ class RowScan {
       const int64_t first = batch.first(b), last = batch.last(b);
       E* y = batch.y + (batch.begin(b) + first);
       if (direct) {
-        emit(blocks, b, count, c3, y);
+        finish(blocks, b, count, c3, y);
       } else {
         alignas(64) E staged[kBlock];
-        emit(blocks, b, 1, c3, staged);
+        finish(blocks, b, 1, c3, staged);
         if (batch.stream)
           batch.stream->put(staged + first, y, last - first);
         else
@@ -116,7 +137,40 @@ class RowScan {
       }
       b += count;
     }
-    return true;
+  }
+
+  // Behind a NaN everything is NaN, whatever the input.
+  void stay_nan(const Batch& batch, Carry& carry) const {
+    carry.block += batch.blocks;
+    if (carry.block == kChunk / kBlock) carry = {op_.identity, kNan};
+    if (batch.y == nullptr) return;
+    alignas(64) E nan[kBlock];
+    fill_nan(nan, kBlock);
+    for (int64_t at = 0; at < batch.count; at += kBlock) {
+      const int64_t count = std::min(kBlock, batch.count - at);
+      if (batch.stream)
+        batch.stream->put(nan, batch.y + at, count);
+      else
+        std::copy_n(nan, count, batch.y + at);
+    }
+  }
+
+  static constexpr C kNan = std::numeric_limits<C>::quiet_NaN();
+  static void fill_nan(E* y, int64_t count) {
+    E nan;
+    store_element(&nan, kNan);
+    std::fill_n(y, count, nan);
+  }
+
+  // The results of blocks with the same ending.
+  GP_INLINE void finish(const BatchBlocks<C>& blocks, int b, int count, C c3, E* y) const {
+    switch (blocks.ending[b]) {
+      case Ending::kHasty:
+        return op_.emit_hastily[!bits_equal(c3, op_.identity)](blocks, b, count, c3, y);
+      case Ending::kCareful: return op_.emit_carefully(blocks, b, count, c3, y);
+      case Ending::kSigns: return op_.emit_signs(blocks, b, count, c3, y);
+      case Ending::kNan: return fill_nan(y, count * kBlock);
+    }
   }
 
   static bool bits_equal(C a, C b) {

@@ -3,6 +3,7 @@
 
 #include "lanes/element_lanes.h"
 #include "memory/line_writer.h"
+#include "memory/streams.h"
 #include "scan/square.h"
 
 namespace gradplan::scan {
@@ -50,7 +51,7 @@ GP_INLINE void load_rows(const LaneView<E>& view, int64_t first, Square<ComputeO
   const int64_t offset = backwards ? -first - (kLanes - 1) : first;
   if (backwards)
     for (int l = 0; l < kLanes; ++l)
-      __builtin_prefetch(view.lane[l] + offset - kPrefetchSquares * kLanes, 0, 2);
+      prefetch_run(view.lane[l] + offset - kPrefetchSquares * kLanes, kLanes);
   if constexpr (kIsWord<E>) {
     // Rows change places so that the order of ElementLanes is that of the lanes.
     WordTile<E> tile;
