@@ -25,7 +25,7 @@ class NarrowRows {
  public:
   NarrowRows(const RowEnd<E>& end, const Reducer& reducer) : end_(end), reducer_(reducer) {}
 
-  // to(row) is where a row goes; it is called for ascending rows.
+  // to(row, members) is where a row goes; it is called for ascending rows.
   template <class To>
   GP_INLINE void write(const Batch& batch, const Members& members, const To& to) const {
     constexpr int kRuns = 128;  // their results stay in the first-level cache
@@ -46,7 +46,10 @@ class NarrowRows {
         const auto keep = (IntVector)(last - detail::Int{} == 0);
         for (V& v : total) v = keep ? v : start;
       }
-      for (int r = 0; r < count; ++r) put(to(batch.row[first + r]), result[r]);
+      for (int r = 0; r < count; ++r) {
+        const int begin = first + r == 0 ? 0 : batch.end[first + r - 1];
+        put(to(batch.row[first + r], batch.end[first + r] - begin), result[r]);
+      }
     }
   }
 

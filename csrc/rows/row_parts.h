@@ -115,6 +115,7 @@ struct OutputRow {
   bool accumulate;
   StreamUnit stream;
   Reducer reducer;
+  int64_t members;
 
   template <int P>
   GP_INLINE void put(int64_t column, V (&result)[P]) const {
@@ -123,7 +124,7 @@ struct OutputRow {
     if (accumulate)
       for (int k = 0; k < P; ++k)
         result[k] = reducer.combine(load_part(to + k * kWidth), result[k]);
-    for (int k = 0; k < P; ++k) result[k] = reducer.finish(result[k]);
+    for (int k = 0; k < P; ++k) result[k] = reducer.finish(result[k], members);
     if (stream != StreamUnit::kNone) {
       stream_parts(to, result, stream);
     } else {
@@ -133,7 +134,7 @@ struct OutputRow {
   GP_INLINE void put_one(int64_t column, C result) const {
     E* to = row + column * column_stride;
     if (accumulate) result = reducer.combine(load_element(to), result);
-    store_element(to, reducer.finish(result));
+    store_element(to, reducer.finish(result, members));
   }
   __attribute__((noinline)) void put_some(int64_t column, const C* result, int count) const {
 #pragma GCC unroll 1

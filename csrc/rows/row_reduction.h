@@ -52,8 +52,9 @@ class RowReduction {
   // short. offset[count .. count + kAhead) must be there too.
   virtual void reduce_blocks(const int64_t* offset, int count, Columns columns,
                              int64_t first) const = 0;
-  // Combines `count` partial results to a row of the output.
-  virtual void fold(int64_t row, int64_t first, int64_t count, Columns columns) const = 0;
+  // Combines `count` partial results, of `members` members, to a row of the output.
+  virtual void fold(int64_t row, int64_t first, int64_t count, int64_t members,
+                    Columns columns) const = 0;
 
   // Makes what was streamed visible to other threads.
   void finish() const {

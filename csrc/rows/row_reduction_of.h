@@ -57,7 +57,8 @@ class RowReductionOf final : public RowReduction {
       const int end = batch.end[r];
       if (!accumulate_ && row < at) empty(row, at, columns);
       row = at + 1;
-      reduce(members(batch.offset + begin), end - begin, columns, {output_row(at), nullptr});
+      reduce(members(batch.offset + begin), end - begin, columns,
+             {output_row(at, end - begin), nullptr});
       begin = end;
     }
     return row;
@@ -86,13 +87,14 @@ class RowReductionOf final : public RowReduction {
     if (mode_ == kScalar) done = reduce_whole_blocks_of_scalars(offset, count, first);
     for (; done < count; done += kRowBlock) {
       reduce(members(offset + done), std::min(kRowBlock, count - done), columns,
-             {output_row(0), partial_row(first + done / kRowBlock)});
+             {output_row(0, 0), partial_row(first + done / kRowBlock)});
     }
   }
 
-  void fold(int64_t row, int64_t first, int64_t count, Columns columns) const override {
+  void fold(int64_t row, int64_t first, int64_t count, int64_t members,
+            Columns columns) const override {
     const int64_t stride = partial_width(width_);
-    const OutputRow<E, Reducer> to = output_row(row);
+    const OutputRow<E, Reducer> to = output_row(row, members);
     for (int64_t c = columns.begin; c < columns.end; c += kLanes) {
       const C* from = partial_row(first) + c;
       auto total = Lanes<C>::load(from);
@@ -109,8 +111,13 @@ class RowReductionOf final : public RowReduction {
 
   Members members(const int64_t* offset) const { return {input_, offset, ahead_, reducer_}; }
 
-  OutputRow<E, Reducer> output_row(int64_t row) const {
-    return {output_ + row * out_row_stride_, out_column_stride_, accumulate_, stream_, reducer_};
+  OutputRow<E, Reducer> output_row(int64_t row, int64_t members) const {
+    return {output_ + row * out_row_stride_,
+            out_column_stride_,
+            accumulate_,
+            stream_,
+            reducer_,
+            members};
   }
 
   C* partial_row(int64_t block) const { return partial_ + block * partial_width(width_); }
@@ -130,11 +137,12 @@ class RowReductionOf final : public RowReduction {
     // Empty rows first, all at once, unless they go past the cache.
     const bool one_by_one = stream_ != StreamUnit::kNone;
     if (!accumulate_ && !one_by_one) empty(row, behind, {0, width_});
-    NarrowRows<E, Reducer, P>(end_, reducer_).write(batch, members(batch.offset), [&](int64_t at) {
-      if (one_by_one && row < at) empty(row, at, {0, width_});
-      row = at + 1;
-      return output_row(at);
-    });
+    NarrowRows<E, Reducer, P>(end_, reducer_)
+        .write(batch, members(batch.offset), [&](int64_t at, int64_t count) {
+          if (one_by_one && row < at) empty(row, at, {0, width_});
+          row = at + 1;
+          return output_row(at, count);
+        });
     return behind;
   }
 

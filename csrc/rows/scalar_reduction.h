@@ -13,10 +13,12 @@ namespace gradplan::rows {
 template <class C>
 struct ScalarResult {
   C block;
-  uint32_t count;  // members of this block, and kLater if there was one before it
+  uint32_t count;  // members of this block, and kLater for each block before it
 
   static constexpr uint32_t kLater = 2 * kRowBlock;
   bool is_full() const { return (count & kRowBlock) != 0; }
+  uint32_t of_next_block() const { return count - kRowBlock + kLater; }
+  int64_t members() const { return int64_t(count / kLater) * kRowBlock + int64_t(count % kLater); }
 };
 
 template <class C, class Reducer>
@@ -54,7 +56,7 @@ class ScalarReduction {
           }
           C all = s.count >= Result::kLater ? reducer_.combine(total[row], s.block) : s.block;
           if (accumulate) all = reducer_.combine(load_element(to), all);
-          store_element(to, reducer_.finish(all));
+          store_element(to, reducer_.finish(all, s.members()));
         }
       }
     });
@@ -97,7 +99,7 @@ class ScalarReduction {
       if (s.is_full()) [[unlikely]] {
         if (row < rows)
           total[row] = s.count < s.kLater ? s.block : reducer_.combine(total[row], s.block);
-        s = {identity, s.kLater};
+        s = {identity, s.of_next_block()};
       }
       s.block =
           reducer_.combine(s.block, reducer_.take(load_element(value + i * stride), i * stride));

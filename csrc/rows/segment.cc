@@ -13,6 +13,7 @@ constexpr int64_t kTaskBytes = 1 << 16;  // rows of one task at least
 constexpr int kMostBlocks = 8;           // of a long run that one task reduces
 // Without sorting there is a cost for every row, with it for every member.
 constexpr int64_t kMostRowsPerScalar = 4;
+constexpr int64_t kMostScalars = int64_t{1} << 31;  // that a ScalarResult counts
 
 // Everything that is known when the plan is selected.
 struct BoundReduction {
@@ -51,7 +52,7 @@ BoundReduction plan_reduction(const Problem& problem, const SegmentReduction& op
   b.tiles = (width + b.tile_width - 1) / b.tile_width;
   if (n == 0) return b;
 
-  b.scalars = !op.sorted && width == 1 && rows <= kMostRowsPerScalar * n;
+  b.scalars = !op.sorted && width == 1 && rows <= kMostRowsPerScalar * n && n < kMostScalars;
   if (b.scalars) {
     b.workspace_size = op.reducers.scalar_workspace(b.element, rows);
     return b;
@@ -141,7 +142,7 @@ void reduce_long_runs(const BoundReduction& b, const Source& source, int64_t mem
   parallel_for(runs * b.tiles, grain, bytes / kRowBlock, [&](int64_t task, int64_t end) {
     for (; task < end; ++task) {
       const LongRun& r = run[task / b.tiles];
-      kernel.fold(r.row, r.first_block, r.blocks(), b.columns(task % b.tiles));
+      kernel.fold(r.row, r.first_block, r.blocks(), r.end - r.begin, b.columns(task % b.tiles));
     }
     kernel.finish();
   });

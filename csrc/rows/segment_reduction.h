@@ -1,4 +1,4 @@
-// Rows reduced by index: segment_sum, unsorted_segment_sum and embedding_backward are this
+// Rows reduced by index: segment sums, means, products and extremes and embedding_backward are this
 // function.
 #pragma once
 
@@ -23,6 +23,10 @@ struct RowReducers {
 };
 
 RowReducers row_sums();
+RowReducers row_means();
+RowReducers row_products();
+RowReducers row_maxima(double fill);  // what an empty row is
+RowReducers row_minima(double fill);
 
 struct SegmentReduction {
   int values, ids, results;  // operand positions: [N, D], [N], [S, D]

@@ -25,7 +25,7 @@ struct WeightedSum : Reducer<Sum> {
 // Empty rows are -inf, and what is written is twice the maximum.
 struct TwiceTheMaximum : Reducer<Maximum> {
   template <class V>
-  static V finish(const V& v) {
+  static V finish(const V& v, int64_t) {
     return v + v;
   }
   template <class C>
@@ -80,7 +80,7 @@ std::vector<float> by_kernel(const R& reducer, const Rows& r) {
     } else {
       kernel.empty(row, id, columns);
       kernel.reduce_blocks(offset.data(), int(end - begin), columns, 0);
-      kernel.fold(id, 0, (end - begin + kRowBlock - 1) / kRowBlock, columns);
+      kernel.fold(id, 0, (end - begin + kRowBlock - 1) / kRowBlock, end - begin, columns);
       row = id + 1;
     }
     begin = end;

@@ -395,7 +395,7 @@ def forward_results(
     """
     forward = forward_of(op)
     assert forward is not None
-    fields = {i.name: getattr(desc, i.name) for i in forward.fields}
+    fields = {i.name: getattr(desc, i.name, i.default) for i in forward.fields}
     forward_desc = forward.descriptor(**fields)
     operands = forward.operands(forward_desc)
     inputs = {}

@@ -33,6 +33,9 @@ __all__ = [
     "PlanPreference",
     "PrecisionGuarantee",
     "ScanKind",
+    "SegmentKind",
+    "SegmentTies",
+    "SoftmaxKind",
     "Ties",
     "Unsupported",
     "WorkspaceTooSmall",
@@ -271,6 +274,23 @@ class ExtremeKind(_Word):
     CUMMIN = "cummin"
 
 
+class SegmentKind(_Word):
+    """How the rows of a segment become one."""
+
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+    PROD = "prod"
+    LOGSUMEXP = "logsumexp"
+
+
+class SoftmaxKind(_Word):
+    """The shares of the members of a segment, or their logarithms."""
+
+    SOFTMAX = "softmax"
+    LOG_SOFTMAX = "log_softmax"
+
+
 class BinaryKind(_Word):
     """Elementwise functions of two tensors and a scalar parameter."""
 
@@ -282,6 +302,17 @@ class Ties(_Word):
 
     FIRST = "first"
     LAST = "last"
+
+
+class SegmentTies(_Word):
+    """Which of several equal extremes of a segment receives the gradient.
+
+    "share" divides it equally among all of them.
+    """
+
+    FIRST = "first"
+    LAST = "last"
+    SHARE = "share"
 
 
 class Bounds(_Word):

@@ -56,6 +56,12 @@ class Namespace(Protocol):
         The element that is first in that order counts as true.
         """
 
+    def order(self, ids: Array) -> Array:
+        """The positions that sort `ids`, stably."""
+
+    def rows(self, x: Array, positions: Array) -> Array:
+        """`x[positions]`."""
+
     def take_along(self, x: Array, positions: Array, axis: int) -> Array:
         """`x[..., positions[..., i], ...]` along an axis."""
 

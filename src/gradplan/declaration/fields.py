@@ -235,7 +235,7 @@ class Real(Field):
     plain_test = "type({0}) is not float"
     plain_expected = "a real number"
     key_parts = ("{0}", "copysign(1.0, {0})")  # 0.0 equals -0.0, which is a different weight
-    series = (0.25, 0.75, 0.0, 1.0, -0.5, 1.5, 0.5, 1 / 3)
+    series: Sequence[float] = (0.25, 0.75, 0.0, 1.0, -0.5, 1.5, 0.5, 1 / 3)
 
     def expected(self, desc: Descriptor) -> str:
         return self.plain_expected
@@ -261,6 +261,38 @@ class Real(Field):
 
     def sample(self, position: int) -> float:
         return 0.25
+
+
+class Fill(Real):
+    """What stands where nothing is: any float, or None for what `natural` has for the word that
+    the field `by` holds."""
+
+    accepts, schema = "SupportsFloat | None", "float?"
+    plain_test = "{0} is not None and type({0}) is not float"
+    plain_expected = "None or a real number"
+    key_parts = ("{0}", "{0} is not None and copysign(1.0, {0})")
+    series = ()
+
+    def __init__(self, by: str, natural: Mapping[Any, float]) -> None:
+        self.by = by
+        self.natural = natural
+
+    def convert(self, value: Any, desc: Any) -> float:
+        if value is None:
+            return self.natural.get(getattr(desc, self.by), 0.0)
+        return super().plain(value)
+
+    def plain(self, value: Any) -> Any:
+        return None if value is None else super().plain(value)
+
+    def key(self, value: Any) -> Any:
+        return None if value is None else super().key(value)
+
+    def sample(self, position: int) -> Any:
+        return None
+
+    def variants(self, extents: Mapping[str, Any]) -> Sequence[float | None]:
+        return [None, -0.75]
 
 
 class _Integer(Field):

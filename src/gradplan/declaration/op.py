@@ -144,7 +144,12 @@ class Op:
     @functools.cached_property
     def attributes(self) -> tuple[FieldInfo, ...]:
         """The fields that a kernel cannot read off its tensors."""
-        return tuple(info for info in self.fields if info.is_attribute)
+        told = {getattr(axis, "field", axis) for t in self.tensors for axis in t.axes}
+        return tuple(
+            info
+            for info in self.fields
+            if info.is_attribute or (info.name not in told and info.name != "element")
+        )
 
     @functools.cached_property
     def shape_field(self) -> str | None:

@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, Ties
+from gradplan.vocabulary import Bounds, SegmentTies, Ties
 
 OFFERS: Offers
 __all__ = [
@@ -22,6 +22,13 @@ __all__ = [
     "lerp",
     "linear_scan",
     "logcumsumexp",
+    "segment_log_softmax",
+    "segment_logsumexp",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_softmax",
     "segment_sum",
     "sparsemax",
 ]
@@ -298,6 +305,229 @@ def segment_sum(
 
     >>> segment_sum(jnp.float32([1, 2, 3]), jnp.array([1, 0, 1]))
     Array([2., 4.], dtype=float32)
+    """
+
+def segment_mean(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Means of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is 0. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Replaces `jax.ops.segment_sum of rows and of ones`; ids that are said to be sorted and are
+    not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_mean(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def segment_max(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Maxima of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Replaces `jax.ops.segment_max`; ids that are said to be sorted and are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_max` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_max(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([  2., -inf,   6.], dtype=float32)
+    """
+
+def segment_min(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Minima of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Replaces `jax.ops.segment_min`; ids that are said to be sorted and are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_min` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_min(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([ 1., inf,  6.], dtype=float32)
+    """
+
+def segment_prod(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Products of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is 1. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Replaces `jax.ops.segment_prod`; ids that are said to be sorted and are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_prod` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_prod(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([2., 1., 6.], dtype=float32)
+    """
+
+def segment_logsumexp(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Log-sum-exps of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Replaces `jax.ops.segment_max and segment_sum`; ids that are said to be sorted and are not
+    raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_logsumexp` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_logsumexp(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_softmax(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Softmax over the rows with the same id; rows of ids out of range are 0.
+
+    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
+    be given inside of `jit`; by default it is the largest id plus one.
+
+    Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
+    not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_softmax` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the share of each row
+
+    >>> segment_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
+    Array([0.5, 0.5, 1.], dtype=float32)
+    """
+
+def segment_log_softmax(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Logarithm of the softmax over the rows with the same id; rows of ids out of range are 0.
+
+    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
+    be given inside of `jit`; by default it is the largest id plus one.
+
+    Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
+    not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_log_softmax` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the share of each row
+
+    >>> segment_log_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
+    Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
     """
 
 def sparsemax(operand: ArrayLike, axis: SupportsIndex = -1) -> Array:

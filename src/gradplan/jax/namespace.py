@@ -76,5 +76,11 @@ class JaxNamespace:
         running = jax.lax.cummin if reverse else jax.lax.cummax
         return running(jnp.where(mask | first, place, size if reverse else -1), axis, reverse)
 
+    def order(self, ids: Array) -> Array:
+        return jnp.argsort(ids, stable=True)
+
+    def rows(self, x: Array, positions: Array) -> Array:
+        return x[positions]
+
     def take_along(self, x: Array, positions: Array, axis: int) -> Array:
         return jnp.take_along_axis(x, positions, axis)

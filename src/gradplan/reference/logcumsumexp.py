@@ -10,7 +10,7 @@ from .prefix import maximum, scan_rows
 from .recurrence import BLOCK, multiply_add, recurrence
 
 
-def _difference(a: Array, b: Array) -> Array:
+def difference(a: Array, b: Array) -> Array:
     """`a - b`, and 0 for equal values, infinities included."""
     return np.where(a == b, 0.0, a - b)
 
@@ -18,7 +18,7 @@ def _difference(a: Array, b: Array) -> Array:
 def logcumsumexp_rows(x: Array) -> Array:
     top = scan_rows(x, maximum)
     top_before = before(top, 0)
-    e = exp(-np.abs(_difference(x, top_before)))
+    e = exp(-np.abs(difference(x, top_before)))
     one = np.ones_like(x)
     rises = x > top_before
     b = np.where(rises, one, e)
@@ -27,7 +27,7 @@ def logcumsumexp_rows(x: Array) -> Array:
     def span(first: int, last: int, base: Array, carry: Array) -> Array:
         # Inner blocks are whole, so the last one ends where the next begins.
         into, out = top[:, first * BLOCK - 1], top[:, (last + 1) * BLOCK - 1]
-        return multiply_add(base, exp(_difference(into, out)), carry)
+        return multiply_add(base, exp(difference(into, out)), carry)
 
     total = recurrence(b, np.where(rises, e, one), extend=multiply_add, span=span)
     y: Array = top + log(total)
@@ -39,7 +39,7 @@ def logcumsumexp_backward_rows(dy: Array, x: Array, y: Array) -> Array:
 
     def decay(later: Array, earlier: Array) -> Array:
         """exp(later - earlier) along q; what has no mass (-inf) takes nothing in."""
-        return np.where(later == -np.inf, 0.0, exp(_difference(later, earlier)))
+        return np.where(later == -np.inf, 0.0, exp(difference(later, earlier)))
 
     def span(first: int, last: int, base: Array, carry: Array) -> Array:
         into, out = from_end[:, first * BLOCK - 1], from_end[:, (last + 1) * BLOCK - 1]
@@ -47,4 +47,4 @@ def logcumsumexp_backward_rows(dy: Array, x: Array, y: Array) -> Array:
 
     a = decay(from_end, before(from_end, 0))
     t = recurrence(dy[:, ::-1], a, extend=multiply_add, span=span)[:, ::-1]
-    return np.where(x == -np.inf, 0.0, t * exp(_difference(x, y)))
+    return np.where(x == -np.inf, 0.0, t * exp(difference(x, y)))

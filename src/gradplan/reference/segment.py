@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arithmetic import Array, load, quiet, store
+from .arithmetic import Array, quiet, store
 from .indices import check_sorted, selected
+from .members import BLOCK as BLOCK
+from .members import Members
 from .operations import operation
-
-BLOCK = 256  # members of a segment that are summed serially
 
 
 def sums(values: Array, ids: Array, mask: Array, count: int) -> tuple[Array, Array]:
@@ -16,25 +16,8 @@ def sums(values: Array, ids: Array, mask: Array, count: int) -> tuple[Array, Arr
 
     Returns the sums, `[count, ...]` and +0 where empty, and the number of members of each.
     """
-    positions = np.flatnonzero(mask)
-    order = positions[np.argsort(ids[positions], kind="stable")]
-    segment = ids[order]
-    members = np.bincount(segment, minlength=count)
-    rank = np.arange(len(order)) - (np.cumsum(members) - members)[segment]
-
-    starts = np.flatnonzero(rank % BLOCK == 0)
-    lengths = np.diff(starts, append=len(order))
-    partial = load(values[order[starts]])
-    for k in range(1, lengths.max(initial=0)):
-        longer = lengths > k
-        partial[longer] += load(values[order[starts[longer] + k]])
-
-    total = np.zeros((count, *values.shape[1:]), partial.dtype)
-    nth = rank[starts] // BLOCK
-    for k in range(nth.max(initial=-1) + 1):
-        owner = segment[starts[nth == k]]  # each segment once, so the assignments do not collide
-        total[owner] = partial[nth == k] if k == 0 else total[owner] + partial[nth == k]
-    return total, members
+    members = Members(ids, mask, count)
+    return members.reduce(members.take(values), np.add, 0.0), members.count
 
 
 def gather(rows: Array, indices: Array, mask: Array) -> Array:

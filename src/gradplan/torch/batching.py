@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradplan.declaration import AxisRole
+from gradplan.declaration import Arithmetic, AxisRole
 from gradplan.torch.operators import NAMESPACE, OPERATORS, Operator
 
 Rule = Callable[..., tuple[Any, Any]]
@@ -105,8 +105,10 @@ def _indexed(operator: Operator) -> Rule:
         for o in OPERATORS.values()
         if o is operator
         or (o.op.gradient is op.gradient is not None and o.ignores == operator.ignores)
+        if o.function.fixed == operator.function.fixed
         if not any(t.ascending for t in o.tensors)
     )
+    copies = op.arithmetic is Arithmetic.COPY
     writes_table = any(table in t.axes for t in operator.outputs)
     loop = _one_by_one(operator)
 
@@ -123,11 +125,15 @@ def _indexed(operator: Operator) -> Rule:
         sizes = operator.axes(
             [x if d is None else x.select(d, 0) for x, d in zip(arguments, dims, strict=False)]
         )
-        # A table that all problems share, and only read, stays as it is.
-        shared = not writes_table and all(
-            dim is None
-            for t, dim in zip(operator.tensors, dims, strict=False)
-            if not t.index and table in t.axes
+        # A table that all problems share, and only copy from, stays as it is.
+        shared = (
+            copies
+            and not writes_table
+            and all(
+                dim is None
+                for t, dim in zip(operator.tensors, dims, strict=False)
+                if not t.index and table in t.axes
+            )
         )
         (rows,) = sizes[table]
         tensors = []

@@ -63,6 +63,12 @@ class TorchNamespace:
             return torch.where(mask, place, 0).cummax(axis).values
         return torch.where(mask, place, n - 1).flip(axis).cummin(axis).values.flip(axis)
 
+    def order(self, ids: Tensor) -> Tensor:
+        return torch.argsort(ids, stable=True)
+
+    def rows(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x[positions]
+
     def take_along(self, x: Tensor, positions: Tensor, axis: int) -> Tensor:
         return x.clone() if x.ndim == 0 else x.gather(axis, positions)
 
