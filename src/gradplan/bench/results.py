@@ -150,7 +150,7 @@ def steps(
         made += [(cells[0], _style_step(cells)) for cells in zip(*by_style, strict=True)]
     if "load" in sections:
         cells = list(wanted(load_cells()))
-        # What shares PyTorch's threads goes on to: it comes last.
+        # With the bridge imported PyTorch's threads serve from then on: that comes last.
         for alternating in (False, True)[: 1 + PEERS[0].installed()]:
             for busy in sorted({0, 1, len(os.sched_getaffinity(0))}):
                 made += [(cell, _load_step(cell, busy, alternating=alternating)) for cell in cells]
