@@ -78,7 +78,7 @@ def picture(results: dict[str, Any]) -> str:
 
 def _ranges(results: dict[str, Any]) -> dict[str, str]:
     """The other sections: what is the least and the most over all sizes, styles and loads."""
-    least, most = svg.SYMBOLS[:2]
+    least, most = list(svg.SYMBOLS)[:2]
     panels: dict[str, str] = {}
     for what, cells in (("sizes", results["sizes"]), ("styles of values", results["values"])):
         found: dict[str, list[float]] = {}
