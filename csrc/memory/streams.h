@@ -7,7 +7,6 @@
 
 namespace gradplan::memory {
 
-
 constexpr int64_t kPage = 4096;
 
 // Prepares the address translation of `count` elements that streaming stores will write: without it

@@ -67,6 +67,7 @@ def small_board(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "_LOAD_SECONDS", 0.01)
     monkeypatch.setattr(results, "_STYLE_TURNS", 1)
     monkeypatch.setattr(measure, "_BURST", 1e-5)
+    monkeypatch.setattr(measure, "_SPIN", 0.0)
     monkeypatch.setattr(board, "STYLED", 2**10)
     monkeypatch.setattr(board, "LOADS", (2**8,))
     # JAX compiles for a second per cell; that its calls work is tested below.

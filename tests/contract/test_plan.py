@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import gc
-import os
 import pickle
 import threading
 import weakref

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ import numpy as np
 from gradplan.bench import data
 from gradplan.bench.board import Cell
 from gradplan.bench.measure import Call, plan_call
-from gradplan.bench.peers import parallel_operator
 from gradplan.engines.cpu import get_num_threads, num_threads
 
 _SLICE = 0.1
@@ -109,13 +108,9 @@ class Loaded:
         }
 
 
-def measure_load(cells: Sequence[Cell], busy: int, seconds: float) -> Iterator[Loaded]:
-    """Cells with one and all threads, alone and between operators of PyTorch's."""
-    operator = parallel_operator()
+def measure_load(cell: Cell, busy: int, seconds: float, between: Call | None = None) -> Loaded:
+    """A cell with one and all threads, beside busy processes; perhaps with calls in between."""
     threads = {ONE: 1, ALL: get_num_threads()}
     with busy_processes(busy):
-        for cell in cells:
-            call = plan_call(cell, data.tensors(cell))
-            for between in (None, operator) if operator is not None else (None,):
-                found = spreads(call, threads, seconds, between)
-                yield Loaded(cell, busy, between is not None, found)
+        call = plan_call(cell, data.tensors(cell))
+        return Loaded(cell, busy, between is not None, spreads(call, threads, seconds, between))

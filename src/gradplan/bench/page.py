@@ -64,7 +64,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def picture(results: dict[str, Any]) -> str:
-    """Both ratios of the first element type as one SVG."""
+    """Both ratios of the first element type, and the other sections, as one SVG."""
     element, cells = next(iter(_by_element(results["cells"]).items()), ("", []))
     peers = peers_in(results)
     panels = {f"Speed as a multiple of memcpy's, {element}": _memcpy_plot(element, cells)}
@@ -72,7 +72,40 @@ def picture(results: dict[str, Any]) -> str:
         marked = zip(svg.SYMBOLS, peers, strict=False)
         names = " ".join(f"{mark} {title_of(peer)}" for mark, peer in marked)
         panels[f"Times faster than {names}"] = _ratio_plot(element, cells, peers)
+    panels |= _ranges(results)
     return svg.side_by_side("gradplan: the speed board", panels, _style())
+
+
+def _ranges(results: dict[str, Any]) -> dict[str, str]:
+    """The other sections: what is the least and the most over all sizes, styles and loads."""
+    least, most = list(svg.SYMBOLS)[:2]
+    panels: dict[str, str] = {}
+    for what, cells in (("sizes", results["sizes"]), ("styles of values", results["values"])):
+        found: dict[str, list[float]] = {}
+        for cell in cells:
+            across = ", axis 0" if cell.get("across") else ""
+            for ratio in list(cell["ratios"].values())[:1]:
+                found.setdefault(cell["function"] + across, []).append(ratio)
+        heading = f"Times faster, all {what}: {least} least {most} most"
+        panels |= _range_panel(heading, {n: (min(r), max(r)) for n, r in found.items()})
+    loads = {
+        f"{load['function']}  {load['problem']}, {load['busy']} busy"
+        + (", PyTorch between" if load["alternating"] else ""): (
+            1 / load["mean_of_one"],
+            1 / load["slow_of_one"],
+        )
+        for load in results["other_work"]
+    }
+    heading = f"All threads against one: {least} mean {most} 99th percentile"
+    return panels | _range_panel(heading, loads)
+
+
+def _range_panel(heading: str, rows: dict[str, tuple[float, float]]) -> dict[str, str]:
+    if not rows:
+        return {}
+    series = ("first", "second")
+    marks = [svg.Mark(n, dict(zip(series, pair, strict=True))) for n, pair in rows.items()]
+    return {heading: svg.dots(heading, marks, series, one="as fast")}
 
 
 def _style() -> str:

@@ -191,10 +191,12 @@ class OnJax(Library):
 PEERS: tuple[Library, ...] = (OnTorch("torch"), OnJax("jax"), OnTorch("entmax"))
 
 
-def parallel_operator() -> Call | None:
-    """A call of one of PyTorch's own parallel operators, as programs have them between ours."""
-    if not PEERS[0].installed():
-        return None
+def parallel_operator() -> Call:
+    """A call of one of PyTorch's own parallel operators, as programs have them between ours.
+
+    Such programs have imported the bridge, with which PyTorch's threads serve our calls.
+    """
     torch = importlib.import_module("torch")
+    importlib.import_module("gradplan.torch")
     z = torch.ones(2**20)
     return lambda: z.mul_(1.0)

@@ -25,15 +25,15 @@ from gradplan.bench.measure import (
     FULL,
     OURS,
     QUICK,
+    SIZED,
     Effort,
     Measured,
     measure,
     measure_call,
-    SIZED,
     measure_size,
     measure_styles,
 )
-from gradplan.bench.peers import PEERS
+from gradplan.bench.peers import PEERS, parallel_operator
 from gradplan.bench.styles import STYLES
 from gradplan.machine import machine, version_of
 from gradplan.vocabulary import ElementKind
@@ -150,8 +150,10 @@ def steps(
         made += [(cells[0], _style_step(cells)) for cells in zip(*by_style, strict=True)]
     if "load" in sections:
         cells = list(wanted(load_cells()))
-        for busy in sorted({0, 1, len(os.sched_getaffinity(0))}):
-            made += [(cell, _load_step(cell, busy)) for cell in cells]
+        # With the bridge imported PyTorch's threads serve from then on: that comes last.
+        for alternating in (False, True)[: 1 + PEERS[0].installed()]:
+            for busy in sorted({0, 1, len(os.sched_getaffinity(0))}):
+                made += [(cell, _load_step(cell, busy, alternating=alternating)) for cell in cells]
     return made
 
 
@@ -159,10 +161,11 @@ def _style_step(cells: Sequence[Cell]) -> Callable[[Results], None]:
     return lambda results: results.styles.extend(measure_styles(cells, _STYLE_TURNS))
 
 
-def _load_step(cell: Cell, busy: int) -> Callable[[Results], None]:
+def _load_step(cell: Cell, busy: int, *, alternating: bool) -> Callable[[Results], None]:
     def step(results: Results) -> None:
         results.watch.stop()
-        results.loads += measure_load([cell], busy, _LOAD_SECONDS)
+        between = parallel_operator() if alternating else None
+        results.loads.append(measure_load(cell, busy, _LOAD_SECONDS, between))
 
     return step
 
