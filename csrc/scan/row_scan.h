@@ -31,7 +31,7 @@ class RowScan {
     const Batch batch{x, y, count, int((count + kBlock - 1) / kBlock), reverse_, stream, next};
     const C c3 = carry.c3;
     if (carry.c2 != carry.c2 || c3 != c3) {
-      stay_nan(batch, carry);
+      stay_nan(batch);  // nor does the carry change any more
       return;
     }
     BatchBlocks<C> blocks;
@@ -135,9 +135,7 @@ class RowScan {
   }
 
   // Behind a NaN everything is NaN, whatever the input.
-  void stay_nan(const Batch& batch, Carry& carry) const {
-    carry.block += batch.blocks;
-    if (carry.block == kChunk / kBlock) carry = {op_.identity, kNan};
+  static void stay_nan(const Batch& batch) {
     if (batch.y == nullptr) return;
     alignas(64) E nan[kBlock];
     fill_nan(nan, kBlock);

@@ -49,6 +49,8 @@ def _blocks(element: gp.ElementKind) -> dict[str, Any]:
         "vanishes in a group": lambda rng: np.tile(np.repeat([2.0**-14, 2.0**14], 8), whole // 16),
         "far up": lambda rng: np.exp2(np.where(np.arange(whole) < 16, bits // 16 + 1, 0)),
         "far down": lambda rng: np.exp2(np.where(np.arange(whole) < 16, -(bits // 16) - 1, 0)),
+        "up": lambda rng: np.exp2(np.where(np.arange(whole) < 16, bits // 20, 0)),
+        "down": lambda rng: np.exp2(np.where(np.arange(whole) < 16, -(bits // 20), 0)),
         "subnormal": lambda rng: rng.integers(1, 4, whole) * bottom,
         "largest": lambda rng: np.full(whole, top),
         "has a zero": lambda rng: _at(rng, 0.0),
@@ -107,6 +109,24 @@ def test_every_pair_of_blocks(element: gp.ElementKind, reverse: bool) -> None:
     x *= np.where(rng.random(x.shape) < 0.3, -1.0, 1.0)
     with np.errstate(over="ignore"):
         _check("cumprod", x.astype(element.dtype), reverse)
+
+
+@reverses
+@all_elements
+def test_blocks_that_overflow_together_behind_a_chunk(
+    element: gp.ElementKind, reverse: bool
+) -> None:
+    """Each block is harmless; c2 times its results is not."""
+    rng = np.random.default_rng(10)
+    blocks = _blocks(element)
+    x = np.ones((16, 2 * CHUNK))
+    for row in x:
+        row[:BLOCK] = blocks["has a zero"](rng)
+        then = rng.choice(["up", "keeps"], 4, p=[0.7, 0.3])
+        row[CHUNK : CHUNK + 4 * BLOCK] = np.concatenate([blocks[name](rng) for name in then])
+    x[::2] = np.where(x[::2] == 0, np.inf, 1 / np.where(x[::2] == 0, 1, x[::2]))  # upside down
+    x *= np.where(rng.random(x.shape) < 0.3, -1.0, 1.0)
+    _check("cumprod", (x[:, ::-1] if reverse else x).astype(element.dtype), reverse)
 
 
 @reverses
