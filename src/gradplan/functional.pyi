@@ -1024,7 +1024,7 @@ def unsorted_segment_softmax(
     A row of -inf has no share, also in a segment of nothing else.
 
     >>> gp.unsorted_segment_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
-    array([0.5, 0.5, 1.], dtype=float32)
+    array([0.5, 0.5, 1. ], dtype=float32)
     """
 
 def unsorted_segment_log_softmax(
@@ -1076,7 +1076,7 @@ def segment_softmax(
     A row of -inf has no share, also in a segment of nothing else.
 
     >>> gp.segment_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
-    array([0.5, 0.5, 1.], dtype=float32)
+    array([0.5, 0.5, 1. ], dtype=float32)
     """
 
 def segment_log_softmax(

@@ -91,6 +91,36 @@ IDS = np.array([0, 0, -1, 2, 5, 2])
 INDICES = np.array([[3, 0, 9], [-1, 3, 1]])
 
 
+REDUCTIONS = {
+    "mean": lambda x, y, i: (i,),
+    "max": lambda x, y, i: (x, y, i),
+    "min": lambda x, y, i: (x, y, i),
+    "prod": lambda x, y, i: (x, i),
+    "logsumexp": lambda x, y, i: (x, y, i),
+    "softmax": lambda x, y, i: (y, i, 3),
+    "log_softmax": lambda x, y, i: (y, i, 3),
+}
+"""What the gradients of reductions of segments save."""
+
+
+def reduction_case(kind: str, in_order: bool) -> Case:
+    """No segment is empty, so that every result is a number."""
+    import gradplan.jax as gpj
+
+    ids = np.array([0, 2, 1, 2, 5, 2])
+    ids = np.sort(ids) if in_order else ids
+    plain = getattr(gp, f"segment_{kind}" if in_order else f"unsorted_segment_{kind}")
+    backward = getattr(gp, f"segment_{kind}_backward")
+    options = {"ties": "share"} if kind in ("max", "min") else {}
+    return Case(
+        f"segment_{kind}{'-sorted' if in_order else ''}",
+        lambda x: getattr(gpj, f"segment_{kind}")(x, ids, 3, in_order),
+        lambda x: plain(x, ids, 3, bounds="skip"),
+        lambda g, x, y: [backward(g, *REDUCTIONS[kind](x, y, ids), bounds="skip", **options)],
+        ((6, 5),),
+    )
+
+
 def all_cases() -> list[Case]:
     """Every function, small."""
 
@@ -112,6 +142,7 @@ def all_cases() -> list[Case]:
         )
     return [
         *cases,
+        *(reduction_case(kind, in_order) for kind in REDUCTIONS for in_order in (False, True)),
         Case(
             "embedding",
             lambda w: gpj.embedding(w, INDICES, 1),

@@ -92,6 +92,23 @@ def _segment(shape: tuple[int, ...], in_order: bool) -> Case:
     )
 
 
+REDUCTIONS = ("mean", "max", "min", "prod", "logsumexp", "softmax", "log_softmax")
+FULL_IDS = torch.tensor([2, 0, 2, 1, 3, 2])  # no segment is empty: its infinity has no derivative
+
+
+def _reduction(kind: str, shape: tuple[int, ...], in_order: bool) -> Case:
+    ids = FULL_IDS.sort().values if in_order else FULL_IDS
+    function = f"segment_{kind}" if in_order else f"unsorted_segment_{kind}"
+    return Case(
+        f"segment_{kind}{'-sorted' if in_order else ''}",
+        (shape,),
+        lambda x: getattr(gpt, f"segment_{kind}")(x, ids, 4, in_order),
+        peer_of("torch", function, segment_ids=ids, num_segments=4),
+        lambda x: getattr(gp, function)(x, ids, 4),
+        zeros=kind == "prod",
+    )
+
+
 def _lerp(a: tuple[int, ...], b: tuple[int, ...], weight: float) -> Case:
     return Case(
         f"lerp-{weight}",
@@ -139,6 +156,8 @@ CASES = [
     _segment((5, 3), in_order=False),
     _segment((5, 2, 2), in_order=True),
     _segment((5,), in_order=False),
+    *(_reduction(kind, (6, 2), in_order=False) for kind in REDUCTIONS),
+    *(_reduction(kind, (6,), in_order=True) for kind in REDUCTIONS),
     Case(
         "embedding",
         ((4, 3),),

@@ -118,7 +118,7 @@ def test_every_backward_operator_has_derivatives_of_its_own() -> None:
                 arguments.append(torch.rand((3,) * rank, dtype=torch.float64) + 0.1)
         floats = [x.requires_grad_() for x in arguments if x.is_floating_point()]
         options = {"axis": 1, "reverse": False, "ties": "last", "bounds": "raise"}
-        options |= {"weight": 0.3, "num_embeddings": 3, "padding_idx": 0}
+        options |= {"weight": 0.3, "num_embeddings": 3, "num_segments": 3, "padding_idx": 0}
         arguments += [options[p.name] for p in operator.options]
 
         def run(*given: Any, operator: Any = operator, arguments: Any = tuple(arguments)) -> Any:

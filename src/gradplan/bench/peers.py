@@ -50,7 +50,9 @@ class Forward:
         given = {o.name: (o.shape, o.kinds) for o in cell.op.operands(desc)}
         self._op, self._peer = op, peer
         self._function = op.sibling(cell.function)
-        self._descriptor = op.descriptor(**{i.name: getattr(desc, i.name) for i in op.fields})
+        self._descriptor = op.descriptor(
+            **{i.name: getattr(desc, i.name, i.default) for i in op.fields}
+        )
         self.sources = {}
         for o in op.operands(self._descriptor):
             if o.is_required or (o.is_input and o.name in given):
@@ -100,7 +102,9 @@ class Library:
             peer = self.peer(op, op.sibling(cell.function))
             # A forward that wants sorted indices cannot have those of a gradient that does not.
             unsorted = {t.name for t in cell.op.inputs if t.index and not t.ascending}
-            if peer is not None and not any(t.ascending and t.name in unsorted for t in op.inputs):
+            if peer is None or not peer.has_gradient:
+                continue
+            if not any(t.ascending and t.name in unsorted for t in op.inputs):
                 return self.gradient(Forward(cell, op, peer), cell, tensors)
         return None
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gradplan.hints import did_you_mean
 
-_PIPE_WIDTH = 200  # rich would wrap at 80 where there is no terminal to ask
+_PIPE_WIDTH = 240  # rich would wrap at 80 where there is no terminal to ask
 
 
 class UserError(Exception):

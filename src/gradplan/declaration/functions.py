@@ -80,6 +80,8 @@ class Peer:
     bind: Callable[..., Any]
     on_board: bool = True
     """Whether the speed board has it: not if nobody would write it, but only measure against it."""
+    has_gradient: bool = True
+    """Whether the library can differentiate it."""
 
 
 @dataclasses.dataclass(frozen=True)

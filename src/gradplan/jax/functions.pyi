@@ -497,7 +497,7 @@ def segment_softmax(
         the share of each row
 
     >>> segment_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
-    Array([0.5, 0.5, 1.], dtype=float32)
+    Array([0.5, 0.5, 1. ], dtype=float32)
     """
 
 def segment_log_softmax(

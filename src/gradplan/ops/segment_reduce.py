@@ -233,7 +233,8 @@ def _jax_peer(kind: SegmentKind, in_order: bool) -> Peer:
         SegmentKind.MEAN: "jax.ops.segment_sum of rows and of ones",
         SegmentKind.LOGSUMEXP: "jax.ops.segment_max and segment_sum",
     }
-    return Peer("jax", names.get(kind, f"jax.ops.segment_{kind}"), bind)
+    name = names.get(kind, f"jax.ops.segment_{kind}")
+    return Peer("jax", name, bind, has_gradient=kind is not SegmentKind.PROD)
 
 
 def _other_elements(kind: SegmentKind) -> Any:
@@ -292,8 +293,8 @@ def _shown_torch(kind: SegmentKind) -> str:
         texts = [f"{v:.0f}." if math.isfinite(v) else str(v) for v in values]
     else:
         texts = [f"{v:.4f}" for v in values]
-    width = max(map(len, texts))
-    return ", ".join(v.rjust(width) for v in texts)
+        texts = [v.rjust(max(map(len, texts))) for v in texts]
+    return ", ".join(texts)
 
 
 def _keywords(kind: SegmentKind, bounds: str, ties: str) -> str:
@@ -393,6 +394,13 @@ _GRADIENT = Gradient(
 _SORTED = (Figure("rows", 0.60, "torch", 2),)
 _UNSORTED = (Figure("rows", 0.45, "torch", 2),)
 _MEASURED_EVERYWHERE = {SegmentKind.MEAN, SegmentKind.MAX}
+
+
+def _figures(kind: SegmentKind, *figures: Figure) -> tuple[Figure, ...]:
+    """The board's lines; the minimum is a twin of the maximum."""
+    return () if kind is SegmentKind.MIN else figures
+
+
 _EVERYWHERE = tuple(Figure(p, None, "torch", 2) for p in ("zipf", "hot", "narrow", "single"))
 
 # The one that takes ids in any order stands first: what a gradient saves can always come from it.
@@ -405,9 +413,7 @@ UNSORTED_SEGMENT_REDUCE = Op(
         _function(
             kind,
             False,
-            (*_UNSORTED, *_EVERYWHERE)
-            if kind in (SegmentKind.MEAN, SegmentKind.MAX)
-            else _UNSORTED,
+            _figures(kind, *_UNSORTED, *(_EVERYWHERE if kind in _MEASURED_EVERYWHERE else ())),
         )
         for kind in SegmentKind
     ),
@@ -419,7 +425,7 @@ SEGMENT_REDUCE = Op(
     OpCategory.SEGMENT,
     "A reduction of consecutive rows with the same id; ids must not descend.",
     tensors=_tensors(ascending=True),
-    functions=tuple(_function(kind, True, _SORTED) for kind in SegmentKind),
+    functions=tuple(_function(kind, True, _figures(kind, *_SORTED)) for kind in SegmentKind),
     gradient=_GRADIENT,
 )
 
@@ -482,6 +488,7 @@ SEGMENT_REDUCE_BACKWARD = Op(
             f"segment_{kind}_backward",
             _EXAMPLES[kind],
             fixed={"kind": kind},
+            figures=_figures(kind, Figure("rows", None, "torch", 2)),
             near_one=kind is SegmentKind.PROD,
         )
         for kind in SegmentKind

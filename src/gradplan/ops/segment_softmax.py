@@ -173,7 +173,7 @@ def _function(kind: SoftmaxKind, in_order: bool, figures: tuple[Figure, ...]) ->
                 be given inside of `jit`; by default it is the largest id plus one.
 
                 >>> {name}(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
-                Array([{plain.rstrip() if softmax else plain}], dtype=float32)
+                Array([{plain}], dtype=float32)
                 """,
             differs="ids that are said to be sorted and are not raise",
         )
@@ -186,7 +186,7 @@ def _function(kind: SoftmaxKind, in_order: bool, figures: tuple[Figure, ...]) ->
             A row of -inf has no share, also in a segment of nothing else.
 
             >>> gp.{full}(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
-            array([{plain.rstrip() if softmax else plain}], dtype=float32)
+            array([{plain}], dtype=float32)
             """,
         fixed={"kind": kind},
         rule=_RULES[kind](),
@@ -269,7 +269,12 @@ SEGMENT_SOFTMAX_BACKWARD = Op(
         writes("d_input", "num_inputs", "embedding_dim", doc="the gradient of each row"),
     ),
     functions=tuple(
-        Function(f"segment_{kind}_backward", _EXAMPLES[kind], fixed={"kind": kind})
+        Function(
+            f"segment_{kind}_backward",
+            _EXAMPLES[kind],
+            fixed={"kind": kind},
+            figures=(Figure("rows", None, "torch", 2),),
+        )
         for kind in SoftmaxKind
     ),
 )

@@ -355,7 +355,7 @@ def segment_max(
         the reduction of each segment
 
     >>> segment_max(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([  2., -inf,   6.])
+    tensor([2., -inf, 6.])
     """
 
 def segment_min(
@@ -392,7 +392,7 @@ def segment_min(
         the reduction of each segment
 
     >>> segment_min(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([ 1., inf,  6.])
+    tensor([1., inf, 6.])
     """
 
 def segment_prod(
