@@ -8,6 +8,7 @@ from gradplan.declaration.exclusive import INCLUSIVE, Exclusive, Exclusively, af
 from gradplan.declaration.fields import (
     AxisOf,
     AxisRole,
+    Extent,
     Features,
     Field,
     IndexInto,
@@ -34,6 +35,7 @@ from gradplan.declaration.tensors import (
     one_more,
     reads,
     reads_indices,
+    replaced,
     without,
     writes,
 )
@@ -47,6 +49,7 @@ __all__ = [
     "Descriptor",
     "Exclusive",
     "Exclusively",
+    "Extent",
     "Features",
     "Field",
     "FieldInfo",
@@ -79,6 +82,7 @@ __all__ = [
     "one_more",
     "reads",
     "reads_indices",
+    "replaced",
     "withdraw",
     "without",
     "writes",
