@@ -24,12 +24,20 @@ __all__ = [
     "cumsum_backward",
     "embedding",
     "embedding_backward",
+    "gather",
+    "gather_backward",
+    "index_add",
+    "index_add_backward",
+    "index_select",
+    "index_select_backward",
     "lerp",
     "lerp_backward",
     "linear_scan",
     "linear_scan_backward",
     "logcumsumexp",
     "logcumsumexp_backward",
+    "scatter_add",
+    "scatter_add_backward",
     "segment_sum",
     "segment_sum_backward",
     "sparsemax",
@@ -130,12 +138,220 @@ def embedding_backward(
            [0.]], dtype=float32)
     """
 
+def gather(
+    x: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Elements by index along an axis, as `np.take_along_axis`.
+
+    Args:
+        x: the values [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> x = np.float32([[1, 2, 3], [4, 5, 6]])
+    >>> gp.gather(x, np.array([[2, 0], [1, 1]]))
+    array([[3., 1.],
+           [5., 5.]], dtype=float32)
+    """
+
+def gather_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `gather`: the sum of what was picked from each element.
+
+    Args:
+        d_output: the gradient of the output
+        indices: positions along the axis, int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.gather_backward(np.float32([1, 2, 4]), np.array([1, 0, 1]), 3)
+    array([2., 5., 0.], dtype=float32)
+    """
+
+def scatter_add(
+    x: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums of the elements with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis, int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sums
+
+    >>> x = np.float32([[1, 2, 4], [8, 16, 32]])
+    >>> gp.scatter_add(x, np.array([[1, 0, 1], [0, 0, 0]]), 2)
+    array([[ 2.,  5.],
+           [56.,  0.]], dtype=float32)
+    """
+
+def scatter_add_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `scatter_add`: that of the sum which each element went into.
+
+    Args:
+        d_output: the gradient of the output [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.scatter_add_backward(np.float32([1, 2]), np.array([1, 0, 1]))
+    array([2., 1., 2.], dtype=float32)
+    """
+
+def index_select(
+    x: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Slices by index along an axis.
+
+    Args:
+        x: the values [... with size along axis]
+        indices: positions along the axis [along axis], int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> x = np.float32([[1, 2, 3], [4, 5, 6]])
+    >>> gp.index_select(x, np.array([2, 0]))
+    array([[3., 1.],
+           [6., 4.]], dtype=float32)
+    """
+
+def index_select_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `index_select`: the sum of what was picked from each slice.
+
+    Args:
+        d_output: the gradient of the output
+        indices: positions along the axis [along axis], int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.index_select_backward(np.float32([[1, 2, 4]]), np.array([1, 0, 1]), 3)
+    array([[2., 5., 0.]], dtype=float32)
+    """
+
+def index_add(
+    x: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums of the slices with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis [along axis], int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sums
+
+    >>> gp.index_add(np.float32([[1, 2, 4], [8, 16, 32]]), np.array([1, 0, 1]), 2)
+    array([[ 2.,  5.],
+           [16., 40.]], dtype=float32)
+    """
+
+def index_add_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `index_add`: that of the sum which each slice went into.
+
+    Args:
+        d_output: the gradient of the output [... with size along axis]
+        indices: positions along the axis [along axis], int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.index_add_backward(np.float32([[1, 2]]), np.array([1, 0, 1]))
+    array([[2., 1., 2.]], dtype=float32)
+    """
+
 def linear_scan(
     a: T,
     b: T,
     initial: T | None = None,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -147,6 +363,7 @@ def linear_scan(
         initial: the state before the first [... without scan_axis]
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -169,6 +386,7 @@ def linear_scan_backward(
     initial: T | None = None,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: tuple[T, T, T] | None = None,
 ) -> tuple[T, T, T]:
@@ -181,6 +399,7 @@ def linear_scan_backward(
         initial: the state before the first [... without scan_axis]
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tuple (da, db, d_initial) of tensors to write instead of a new one
 
     Returns:
@@ -194,13 +413,21 @@ def linear_scan_backward(
     array([1.5, 1. , 1.5, 1. ], dtype=float32)
     """
 
-def cumsum(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+def cumsum(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    exclusive: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
     """Running sum along an axis.
 
     Args:
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -210,12 +437,15 @@ def cumsum(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | No
     array([1., 3., 6.], dtype=float32)
     >>> gp.cumsum(np.float32([1, 2, 3]), reverse=True)
     array([6., 5., 3.], dtype=float32)
+    >>> gp.cumsum(np.float32([1, 2, 3]), exclusive=True)
+    array([0., 1., 3.], dtype=float32)
     """
 
 def cumprod(
     x: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -225,6 +455,7 @@ def cumprod(
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -235,13 +466,21 @@ def cumprod(
            [3., 8.]], dtype=float32)
     """
 
-def cummax(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+def cummax(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    exclusive: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
     """Running maximum along an axis. NaN sticks once seen.
 
     Args:
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -251,13 +490,21 @@ def cummax(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | No
     array([1., 3., 3., 4.], dtype=float32)
     """
 
-def cummin(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+def cummin(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    exclusive: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
     """Running minimum along an axis. NaN sticks once seen.
 
     Args:
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -271,6 +518,7 @@ def logcumsumexp(
     x: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -280,6 +528,7 @@ def logcumsumexp(
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -293,6 +542,7 @@ def cumsum_backward(
     dy: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -302,6 +552,7 @@ def cumsum_backward(
         dy: the gradient of the scan's output
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -317,6 +568,7 @@ def cumprod_backward(
     y: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -328,6 +580,7 @@ def cumprod_backward(
         y: the scan's output
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -344,6 +597,7 @@ def cummax_backward(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -355,6 +609,7 @@ def cummax_backward(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes receives the gradient
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -373,6 +628,7 @@ def cummin_backward(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -384,6 +640,7 @@ def cummin_backward(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes receives the gradient
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -399,6 +656,7 @@ def logcumsumexp_backward(
     y: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -410,6 +668,7 @@ def logcumsumexp_backward(
         y: the scan's output
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:

@@ -25,6 +25,18 @@ __all__ = [
     "EmbeddingBackwardPlan",
     "EmbeddingDescriptor",
     "EmbeddingPlan",
+    "GatherBackwardDescriptor",
+    "GatherBackwardPlan",
+    "GatherDescriptor",
+    "GatherPlan",
+    "IndexAddBackwardDescriptor",
+    "IndexAddBackwardPlan",
+    "IndexAddDescriptor",
+    "IndexAddPlan",
+    "IndexSelectBackwardDescriptor",
+    "IndexSelectBackwardPlan",
+    "IndexSelectDescriptor",
+    "IndexSelectPlan",
     "LinearScanBackwardDescriptor",
     "LinearScanBackwardPlan",
     "LinearScanDescriptor",
@@ -37,6 +49,10 @@ __all__ = [
     "ScanPlan",
     "ScanWithIndicesDescriptor",
     "ScanWithIndicesPlan",
+    "ScatterAddBackwardDescriptor",
+    "ScatterAddBackwardPlan",
+    "ScatterAddDescriptor",
+    "ScatterAddPlan",
     "SegmentSumBackwardDescriptor",
     "SegmentSumBackwardPlan",
     "SegmentSumDescriptor",
@@ -227,11 +243,364 @@ class EmbeddingBackwardPlan(Plan[EmbeddingBackwardDescriptor]):
         stream: Any = None,
     ) -> T: ...
 
+class GatherDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class GatherPlan(Plan[GatherDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: GatherDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> GatherPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class GatherBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class GatherBackwardPlan(Plan[GatherBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: GatherBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> GatherBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScatterAddDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterAddPlan(Plan[ScatterAddDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterAddDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterAddPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScatterAddBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterAddBackwardPlan(Plan[ScatterAddBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterAddBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterAddBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexSelectDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexSelectPlan(Plan[IndexSelectDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexSelectDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexSelectPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexSelectBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexSelectBackwardPlan(Plan[IndexSelectBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexSelectBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexSelectBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexAddDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexAddPlan(Plan[IndexAddDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexAddDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexAddPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexAddBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexAddBackwardPlan(Plan[IndexAddBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexAddBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexAddBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
 class LinearScanDescriptor(Descriptor):
     input_shape: tuple[int, ...]
     scan_axis: int
     reverse: bool
     element: ElementKind
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -239,6 +608,7 @@ class LinearScanDescriptor(Descriptor):
         scan_axis: SupportsIndex,
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        exclusive: bool = False,
     ) -> None: ...
 
 class LinearScanPlan(Plan[LinearScanDescriptor]):
@@ -276,6 +646,7 @@ class LinearScanBackwardDescriptor(Descriptor):
     scan_axis: int
     reverse: bool
     element: ElementKind
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -283,6 +654,7 @@ class LinearScanBackwardDescriptor(Descriptor):
         scan_axis: SupportsIndex,
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        exclusive: bool = False,
     ) -> None: ...
 
 class LinearScanBackwardPlan(Plan[LinearScanBackwardDescriptor]):
@@ -327,6 +699,7 @@ class ScanDescriptor(Descriptor):
     scan_axis: int
     reverse: bool
     element: ElementKind
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -335,6 +708,7 @@ class ScanDescriptor(Descriptor):
         scan_axis: SupportsIndex,
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        exclusive: bool = False,
     ) -> None: ...
 
 class ScanPlan(Plan[ScanDescriptor]):
@@ -370,6 +744,7 @@ class ScanBackwardDescriptor(Descriptor):
     reverse: bool
     element: ElementKind
     ties: Ties
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -379,6 +754,7 @@ class ScanBackwardDescriptor(Descriptor):
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         ties: Ties | Literal["first", "last"] = ...,
+        exclusive: bool = False,
     ) -> None: ...
 
 class ScanBackwardPlan(Plan[ScanBackwardDescriptor]):

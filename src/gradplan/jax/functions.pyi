@@ -19,11 +19,15 @@ __all__ = [
     "cumprod",
     "cumsum",
     "embedding",
+    "index_add",
+    "index_select",
     "lerp",
     "linear_scan",
     "logcumsumexp",
+    "scatter_add",
     "segment_sum",
     "sparsemax",
+    "take_along_axis",
 ]
 
 def lerp(a: ArrayLike, b: ArrayLike, weight: SupportsFloat) -> Array:
@@ -74,12 +78,101 @@ def embedding(
            [0., 0.]], dtype=float32)
     """
 
+def take_along_axis(
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: SupportsIndex = -1,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Elements by index along an axis, as `jnp.take_along_axis`.
+
+    Args:
+        arr: the values [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> take_along_axis(jnp.float32([[1, 2, 3]]), jnp.array([[2, -3]]), axis=1)
+    Array([[3., 1.]], dtype=float32)
+    """
+
+def scatter_add(
+    operand: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    axis: SupportsIndex = -1,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """operand, with updates added where indices say along an axis.
+
+    Replaces `operand.at[indices].add(updates)`.
+
+    Args:
+        operand: what the sums are added to
+        indices: positions along the axis, int32 or int64
+        updates: the values
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+
+    >>> scatter_add(jnp.zeros(3), jnp.array([1, 0, -2]), jnp.ones(3))
+    Array([1., 2., 0.], dtype=float32)
+    """
+
+def index_select(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Slices by index along an axis.
+
+    Replaces `jnp.take(x, indices, axis)`; negative indices are out of range.
+
+    Args:
+        x: the values [... with size along axis]
+        indices: positions along the axis [along axis], int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+    """
+
+def index_add(
+    x: ArrayLike,
+    indices: ArrayLike,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Sums of the slices with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis [along axis], int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+    """
+
 def linear_scan(
     a: ArrayLike,
     b: ArrayLike,
     initial: ArrayLike | None = None,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
 ) -> Array:
     """Linear recurrence h[t] = a[t] h[t-1] + b[t] along an axis.
 
@@ -92,6 +185,7 @@ def linear_scan(
         initial: the state before the first [... without scan_axis]
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the states
@@ -101,13 +195,20 @@ def linear_scan(
     Array([5. , 3.5, 1. , 1.5], dtype=float32)
     """
 
-def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+def cumsum(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> Array:
     """Running sum along an axis, as `jax.lax.cumsum`.
 
     Args:
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
@@ -116,13 +217,20 @@ def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -
     Array([6., 5., 3.], dtype=float32)
     """
 
-def cumprod(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+def cumprod(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> Array:
     """Running product, as `jax.lax.cumprod`. Gradients are right with zeros.
 
     Args:
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
@@ -137,6 +245,7 @@ def cummax(
     axis: SupportsIndex = 0,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
 ) -> Array:
     """Running maximum along an axis, as `jax.lax.cummax`.
@@ -148,6 +257,7 @@ def cummax(
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         ties: which of several equal extremes receives the gradient
 
     Returns:
@@ -164,6 +274,7 @@ def cummin(
     axis: SupportsIndex = 0,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
 ) -> Array:
     """Running minimum along an axis, as `jax.lax.cummin`; `ties` as for `cummax`.
@@ -172,6 +283,7 @@ def cummin(
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         ties: which of several equal extremes receives the gradient
 
     Returns:
@@ -181,13 +293,20 @@ def cummin(
     Array([3., 1., 1., 0.], dtype=float32)
     """
 
-def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+def cumlogsumexp(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> Array:
     """Logarithm of the running sum of exponentials, as `jax.lax.cumlogsumexp`.
 
     Args:
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
@@ -239,6 +358,8 @@ def cummax_with_indices(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    *,
+    exclusive: bool = False,
 ) -> tuple[Array, Array]:
     """Running maximum along an axis, and where it comes from: `cummax`, `cummax_indices`.
 
@@ -247,6 +368,7 @@ def cummax_with_indices(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes it is
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running extreme; positions along the axis, counted from its beginning
@@ -257,6 +379,8 @@ def cummin_with_indices(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    *,
+    exclusive: bool = False,
 ) -> tuple[Array, Array]:
     """Running minimum along an axis, and where it comes from: `cummin`, `cummin_indices`.
 
@@ -265,6 +389,7 @@ def cummin_with_indices(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes it is
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running extreme; positions along the axis, counted from its beginning

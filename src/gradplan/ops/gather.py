@@ -451,7 +451,7 @@ INDEX_SELECT = _pick(
                 tensor([[3., 1.]])
                 """,
             ),
-            jax=None,
+            jax=Like("jnp.take(x, indices, axis)", differs="negative indices are out of range"),
             peers=(_peer_pick("index_select"),),
         ),
     ),
@@ -501,7 +501,6 @@ INDEX_ADD = _add(
                 tensor([1., 2., 0.])
                 """,
             ),
-            jax=None,
             peers=(_peer_sum("index_add"),),
         ),
     ),

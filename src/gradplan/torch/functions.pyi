@@ -13,9 +13,13 @@ __all__ = [
     "cumprod",
     "cumsum",
     "embedding",
+    "gather",
+    "index_add",
+    "index_select",
     "lerp",
     "linear_scan",
     "logcumsumexp",
+    "scatter_add",
     "segment_sum",
     "sparsemax",
 ]
@@ -72,12 +76,115 @@ def embedding(
              [1., 2.]]])
     """
 
+def gather(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Elements by index along `dim`; elsewhere the indices may end earlier.
+
+    Replaces `torch.gather`.
+
+    Args:
+        input: the values [... with size along axis]
+        dim: the axis that indices are along
+        index: positions along the axis, int32 or int64
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> gather(torch.tensor([[1.0, 2.0, 3.0]]), 1, torch.tensor([[2, 0]]))
+    tensor([[3., 1.]])
+    """
+
+def scatter_add(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """input, with the elements of `src` added where `index` says along `dim`.
+
+    Replaces `torch.scatter_add`.
+
+    Args:
+        input: what the sums are added to
+        dim: the axis that indices are along
+        index: positions along the axis, int32 or int64
+        src: the values
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+
+    >>> scatter_add(torch.zeros(3), 0, torch.tensor([1, 0, 1]), torch.ones(3))
+    tensor([1., 2., 0.])
+    """
+
+def index_select(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Slices by index along `dim`.
+
+    Replaces `torch.index_select`.
+
+    Args:
+        input: the values [... with size along axis]
+        dim: the axis that indices are along
+        index: positions along the axis [along axis], int32 or int64
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> index_select(torch.tensor([[1.0, 2.0, 3.0]]), 1, torch.tensor([2, 0]))
+    tensor([[3., 1.]])
+    """
+
+def index_add(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    *,
+    alpha: Any = 1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """input, with the slices of `source` added where `index` says along `dim`.
+
+    Replaces `torch.index_add`.
+
+    Args:
+        input: what the sums are added to
+        dim: the axis that indices are along
+        index: positions along the axis [along axis], int32 or int64
+        source: the values
+        alpha: a factor of the sums
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+
+    >>> index_add(torch.zeros(3), 0, torch.tensor([1, 0, 1]), torch.ones(3))
+    tensor([1., 2., 0.])
+    """
+
 def linear_scan(
     a: torch.Tensor,
     b: torch.Tensor,
     initial: torch.Tensor | None = None,
     dim: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
 ) -> torch.Tensor:
     """Linear recurrence h[t] = a[t] h[t-1] + b[t] along `dim`.
 
@@ -90,6 +197,7 @@ def linear_scan(
         initial: the state before the first [... without scan_axis]
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the states
@@ -106,6 +214,7 @@ def cumsum(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     dtype: Any = None,
 ) -> torch.Tensor:
     """Running sum along `dim`; from the end with `reverse`.
@@ -116,6 +225,7 @@ def cumsum(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         dtype: an element type to convert to first
 
     Returns:
@@ -125,6 +235,8 @@ def cumsum(
     tensor([1., 3., 6.])
     >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
     tensor([6, 5, 3])
+    >>> cumsum(torch.tensor([1.0, 2.0, 3.0]), 0, exclusive=True)
+    tensor([0., 1., 3.])
     """
 
 def cumprod(
@@ -132,6 +244,7 @@ def cumprod(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     dtype: Any = None,
 ) -> torch.Tensor:
     """Running product along `dim`; gradients of any order are right with zeros in x.
@@ -142,6 +255,7 @@ def cumprod(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         dtype: an element type to convert to first
 
     Returns:
@@ -159,6 +273,7 @@ def cummax(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[True] = True,
 ) -> ValuesAndIndices:
     """Running maximum along `dim`, and where it comes from.
@@ -169,6 +284,7 @@ def cummax(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         return_indices: whether to give a pair of values and indices
 
     Returns:
@@ -187,6 +303,7 @@ def cummax(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[False],
 ) -> torch.Tensor: ...
 @overload
@@ -195,6 +312,7 @@ def cummax(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: bool,
 ) -> ValuesAndIndices | torch.Tensor: ...
 @overload
@@ -203,6 +321,7 @@ def cummin(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[True] = True,
 ) -> ValuesAndIndices:
     """Running minimum along `dim`, and where it comes from.
@@ -213,6 +332,7 @@ def cummin(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         return_indices: whether to give a pair of values and indices
 
     Returns:
@@ -228,6 +348,7 @@ def cummin(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[False],
 ) -> torch.Tensor: ...
 @overload
@@ -236,9 +357,16 @@ def cummin(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: bool,
 ) -> ValuesAndIndices | torch.Tensor: ...
-def logcumsumexp(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
+def logcumsumexp(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> torch.Tensor:
     """Logarithm of the running sum of exponentials along `dim`.
 
     Replaces `torch.logcumsumexp`.
@@ -247,6 +375,7 @@ def logcumsumexp(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> 
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
