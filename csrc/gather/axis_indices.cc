@@ -55,9 +55,9 @@ template <class I>
     if (p.range().offends(id)) {
       std::string where;
       for (int64_t i : at) where += (where.empty() ? "" : ", ") + std::to_string(i);
-      throw PlanError("IndexOutOfRange", p.plan + ": indices[" + where + "] = " +
-                                             std::to_string(id) + ": expected an index in [0, " +
-                                             std::to_string(p.size) + ")");
+      throw PlanError("IndexOutOfRange",
+                      p.plan + ": indices[" + where + "] = " + std::to_string(id) +
+                          ": expected an index in [0, " + std::to_string(p.size) + ")");
     }
     for (int d = ids.rank - 1; d >= 0; --d) {
       if (++at[d] < ids.shape[d]) break;

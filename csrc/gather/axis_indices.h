@@ -46,6 +46,7 @@ struct AxisProblem {
 // The strides of the indices by axis of the members; 0 where lines share them.
 inline Shape index_strides(const AxisProblem& p, const Operand& ids) {
   Shape strides(p.shape.size());
+  if (p.shape.empty()) return strides;
   if (p.shared)
     strides[p.axis] = ids.stride[0];
   else

@@ -76,9 +76,8 @@ BoundKernel bind_pick(const Problem& problem, const std::string& table, const st
   return {[=](const Operand* t, char* workspace) {
             check_indices(p, t[p.ids]);
             if (as_rows.run(p, t, workspace, rows)) return;
-            visit_index(t[p.ids].dtype, [&](auto* tag) {
-              pick<std::remove_pointer_t<decltype(tag)>>(p, t);
-            });
+            visit_index(t[p.ids].dtype,
+                        [&](auto* tag) { pick<std::remove_pointer_t<decltype(tag)>>(p, t); });
           },
           rows.workspace_size};
 }

@@ -36,12 +36,12 @@ BoundKernel bind_add(const Problem& problem, const std::string& members, const s
   AxisProblem p(problem, members, table);
   p.shared = shared;
   const RowProblem as_rows(p);
-  const BoundKernel rows = rows::bind_segment_reduction(
-      as_rows.problem(problem), {.values = p.members,
-                                 .ids = p.ids,
-                                 .results = p.table,
-                                 .rule = as_rows.rule(p),
-                                 .reducers = rows::row_sums()});
+  const BoundKernel rows =
+      rows::bind_segment_reduction(as_rows.problem(problem), {.values = p.members,
+                                                              .ids = p.ids,
+                                                              .results = p.table,
+                                                              .rule = as_rows.rule(p),
+                                                              .reducers = rows::row_sums()});
   const LineParts parts(p);
   return {[=](const Operand* t, char* workspace) {
             check_indices(p, t[p.ids]);

@@ -39,9 +39,7 @@ class LineParts {
   int64_t together() const { return together_; }
   int64_t part_bytes() const { return (per_line_ * together_ + 63) / 64 * 64; }
   int64_t bytes() const { return parts_ * part_bytes(); }
-  int64_t parts(int64_t tiles) const {
-    return std::min<int64_t>({parts_, tiles, num_threads()});
-  }
+  int64_t parts(int64_t tiles) const { return std::min<int64_t>({parts_, tiles, num_threads()}); }
 
  private:
   int64_t entry_ = 8, per_line_ = 0, together_ = 1, parts_ = 1;
@@ -166,7 +164,8 @@ class LineReduction {
   const LineParts& parts_;
   const Operand &x_, &ids_, &out_;
   Dimensions outer_;
-  Offsets step_{}, beside_{};  // of indices, members and results: along the axis, and to the next line
+  Offsets step_{},
+      beside_{};  // of indices, members and results: along the axis, and to the next line
   int64_t width_, together_, across_, tiles_;
 };
 

@@ -254,9 +254,7 @@ class Op:
                 )
             role = tensor.role_for(desc)
             operands.append(
-                Operand(
-                    tensor.name, role, kinds, shape, tensor.inplace_for(desc), tensor.optional
-                )
+                Operand(tensor.name, role, kinds, shape, tensor.inplace_for(desc), tensor.optional)
             )
         return tuple(operands)
 

@@ -333,7 +333,7 @@ GATHER = _pick(
                 arguments="arr, indices, axis=-1, *, bounds='skip'",
                 names={"arr": "x"},
                 adapts=_jax_take,
-                doc="""Elements by index along an axis, as `jnp.take_along_axis`.
+                doc="""Elements by index, as in JAX; what is out of range gives zeros.
 
                 >>> take_along_axis(jnp.float32([[1, 2, 3]]), jnp.array([[2, -3]]), axis=1)
                 Array([[3., 1.]], dtype=float32)
@@ -396,7 +396,7 @@ SCATTER_ADD = _add(
                 names={"updates": "x"},
                 takes={"operand": "what the sums are added to"},
                 adapts=_jax_scatter,
-                doc="""operand, with updates added where indices say along an axis.
+                doc="""operand, with updates added by index, as in JAX; one out of range is dropped.
 
                 >>> scatter_add(jnp.zeros(3), jnp.array([1, 0, -2]), jnp.ones(3))
                 Array([1., 2., 0.], dtype=float32)
@@ -451,7 +451,15 @@ INDEX_SELECT = _pick(
                 tensor([[3., 1.]])
                 """,
             ),
-            jax=Like("jnp.take(x, indices, axis)", differs="negative indices are out of range"),
+            jax=Like(
+                "jnp.take(x, indices, axis)",
+                doc="""Slices by index along an axis, as in JAX; one out of range gives zeros.
+
+                >>> index_select(jnp.float32([[1, 2, 3]]), jnp.array([2, 0]))
+                Array([[3., 1.]], dtype=float32)
+                """,
+                differs="negative indices are out of range, and those give zeros, not NaN",
+            ),
             peers=(_peer_pick("index_select"),),
         ),
     ),
@@ -499,6 +507,13 @@ INDEX_ADD = _add(
 
                 >>> index_add(torch.zeros(3), 0, torch.tensor([1, 0, 1]), torch.ones(3))
                 tensor([1., 2., 0.])
+                """,
+            ),
+            jax=Like(
+                doc="""Sums of slices with the same index; one out of range is dropped, as in JAX.
+
+                >>> index_add(jnp.float32([[1, 2, 4]]), jnp.array([1, 0, 1]), 2)
+                Array([[2., 5.]], dtype=float32)
                 """,
             ),
             peers=(_peer_sum("index_add"),),

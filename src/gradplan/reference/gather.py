@@ -60,9 +60,7 @@ def add(x: Array, indices: Array, size: int, axis: int, bounds: str) -> Array:
     count, n = values.shape
     # Every line is a range of segments of its own.
     first = np.arange(count)[:, None] * size
-    total, _ = sums(
-        values.reshape(-1), (ids + first).reshape(-1), inside.reshape(-1), count * size
-    )
+    total, _ = sums(values.reshape(-1), (ids + first).reshape(-1), inside.reshape(-1), count * size)
     shape = list(x.shape) or [1]
     shape[axis] = size
     return _back(store(total, x.dtype).reshape(count, size), tuple(shape), axis)
@@ -88,9 +86,7 @@ def scatter_add_backward(
 
 @operation
 @quiet
-def scatter_add(
-    x: Array, indices: Array, *, size: int, axis: int, bounds: str = "skip"
-) -> Array:
+def scatter_add(x: Array, indices: Array, *, size: int, axis: int, bounds: str = "skip") -> Array:
     """Sums of the elements with the same index along an axis.
 
     >>> scatter_add(np.float32([1, 2, 4]), np.array([1, 0, 1]), size=3, axis=0).tolist()

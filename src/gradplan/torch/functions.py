@@ -275,7 +275,8 @@ class _Adapted:
         return [
             (p.name, what.info.field)
             for p in self.offer.parameters
-            if isinstance(what := self.offer.meaning(p.name), Parameter) and not what.info.field.is_axis
+            if isinstance(what := self.offer.meaning(p.name), Parameter)
+            and not what.info.field.is_axis
         ]
 
     def _inner(self, **values: Any) -> Any:
