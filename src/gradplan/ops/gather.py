@@ -6,9 +6,10 @@
     index_add      y[.., s, ..] = sum over i with indices[i] == s of x[.., i, ..]
 
 Of gather and scatter_add each line along the axis has indices of its own, of index_select and
-index_add all lines share them. The gradient of a gather is the sum of the same indices, and the other
-way around. Members are added in ascending i, in blocks of 256 (docs/numerics.md); a sum of nothing is
-0. Indices outside of [0, size) raise or are skipped, as `bounds` says: they give 0 and add nothing.
+index_add all lines share them. The gradient of a gather is the sum of the same indices, and the
+other way around. Members are added in ascending i, in blocks of 256 (docs/numerics.md); a sum of
+nothing is 0. Indices outside of [0, size) raise or are skipped, as `bounds` says: they give 0 and
+add nothing.
 """
 
 from __future__ import annotations

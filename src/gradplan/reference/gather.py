@@ -57,7 +57,7 @@ def pick(x: Array, indices: Array, axis: int, bounds: str) -> Array:
 def add(x: Array, indices: Array, size: int, axis: int, bounds: str) -> Array:
     inside = _lines(_checked(indices, size, bounds), axis)
     values, ids = _lines(x, axis), _lines(indices, axis)
-    count, n = values.shape
+    count = len(values)
     # Every line is a range of segments of its own.
     first = np.arange(count)[:, None] * size
     total, _ = sums(values.reshape(-1), (ids + first).reshape(-1), inside.reshape(-1), count * size)
