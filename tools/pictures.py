@@ -200,6 +200,16 @@ def embedding() -> str:
     return _by_row(pairs, weight, gp.embedding(weight, indices), words, note)
 
 
+def gather() -> str:
+    x, indices = _f32([[1, 2], [3, 4], [5, 6], [7, 8]]), np.array([2, 0, 2, 3, 0])
+    colours = {2: 0, 0: 1, 3: 2}
+    pairs = [(n, int(i), colours[int(i)]) for n, i in enumerate(indices)]
+    picked = gp.index_select(x, indices, axis=0)
+    note = "index_add: what has the same index is added in its order; index_select is the way back"
+    sums = gp.index_add(picked, indices, 4, axis=0)
+    return _by_row(pairs, picked, sums, ("x", f"indices = {indices.tolist()}", "sums"), note)
+
+
 def _bars(
     x: float, base: float, values: Any, scale: float, fill: str, wide: int = 44, gap: int = 14
 ) -> list[str]:
@@ -262,7 +272,8 @@ def binary() -> str:
 
 
 PICTURES: dict[str, Callable[[], str]] = {
-    made.__name__: made for made in (scan, linear_scan, segment, embedding, sparsemax, binary)
+    made.__name__: made
+    for made in (scan, linear_scan, segment, embedding, gather, sparsemax, binary)
 }
 
 if __name__ == "__main__":

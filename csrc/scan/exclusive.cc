@@ -60,9 +60,8 @@ void add_first(const Operand& d_initial, const Operand& dh, int axis, bool at_en
   const RowValues sum(tensors, 0), first(tensors, 1);
   visit_compute(dh.dtype, [&](auto* tag) {
     using C = std::remove_pointer_t<decltype(tag)>;
-    for_rows(tensors, [&](int64_t row) {
-      sum.store(row, C(sum.load<C>(row) + first.load<C>(row)));
-    });
+    for_rows(tensors,
+             [&](int64_t row) { sum.store(row, C(sum.load<C>(row) + first.load<C>(row))); });
   });
 }
 

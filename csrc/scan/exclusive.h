@@ -14,10 +14,10 @@ struct Exclusive {
   std::vector<std::string> results;  // one place behind in the scan's order: y, dy
   std::string start;                 // the result that begins with `identity`; none: no such one
   double identity = 0;
-  std::string initial;               // or with this tensor, where it is given
-  std::vector<std::string> ends;     // gradients: 0 at the last element
-  std::string d_initial;             // takes in the gradient of the first result as well
-  std::string d_first;               // which is in this tensor
+  std::string initial;            // or with this tensor, where it is given
+  std::vector<std::string> ends;  // gradients: 0 at the last element
+  std::string d_initial;          // takes in the gradient of the first result as well
+  std::string d_first;            // which is in this tensor
 };
 
 inline bool is_exclusive(const Problem& problem) {

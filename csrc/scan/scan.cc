@@ -40,8 +40,7 @@ double identity_of(const std::string& kind) {
 BoundKernel bind_scan(const Problem& problem) {
   if (!is_exclusive(problem)) return bind_inclusive(problem);
   return bind_exclusive(
-      problem,
-      {.results = {"y"}, .start = "y", .identity = identity_of(problem.text("kind"))},
+      problem, {.results = {"y"}, .start = "y", .identity = identity_of(problem.text("kind"))},
       bind_inclusive);
 }
 
@@ -50,17 +49,21 @@ BoundKernel bind_gradient(const Problem& problem) {
   return bind_exclusive(problem, {.results = {"dy", "y"}, .ends = {"dx"}}, bind_scan_backward);
 }
 
-const Registration scan({.name = "scan",
-                         .tensors = {"x", "y"},
-                         .attributes = {{"kind", kKinds}, {"scan_axis"}, {"reverse"}, {"exclusive"}},
-                         .elements = kFloats,
-                         .bind = bind_scan});
-const Registration backward(
-    {.name = "scan_backward",
-     .tensors = {"dy", "x", "y", "dx"},
-     .attributes = {{"kind", kKinds}, {"scan_axis"}, {"reverse"}, {"ties", {"first", "last"}}, {"exclusive"}},
+const Registration scan(
+    {.name = "scan",
+     .tensors = {"x", "y"},
+     .attributes = {{"kind", kKinds}, {"scan_axis"}, {"reverse"}, {"exclusive"}},
      .elements = kFloats,
-     .bind = bind_gradient});
+     .bind = bind_scan});
+const Registration backward({.name = "scan_backward",
+                             .tensors = {"dy", "x", "y", "dx"},
+                             .attributes = {{"kind", kKinds},
+                                            {"scan_axis"},
+                                            {"reverse"},
+                                            {"ties", {"first", "last"}},
+                                            {"exclusive"}},
+                             .elements = kFloats,
+                             .bind = bind_gradient});
 
 }  // namespace
 }  // namespace gradplan::scan

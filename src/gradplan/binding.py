@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradplan.declaration import Descriptor, Op, Tensor
-from gradplan.declaration.tensors import DerivedAxes, sizes_of
+from gradplan.declaration.tensors import DerivedAxes, Replaced, sizes_of
 from gradplan.signatures import Signature, expected_axes
 from gradplan.tensors import TORCH, dtype_name_of, framework_of
 from gradplan.vocabulary import ElementKind, Error, InvalidProblem, Unsupported
@@ -17,10 +17,16 @@ from gradplan.vocabulary import ElementKind, Error, InvalidProblem, Unsupported
 Shape = tuple[int, ...]
 
 
-def bind_axes(name: str, op: Op, shapes: Sequence[tuple[Tensor, Shape]]) -> dict[str, Shape]:
+def bind_axes(
+    name: str,
+    op: Op,
+    shapes: Sequence[tuple[Tensor, Shape]],
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Shape]:
     """The extents of every axis that the inputs have; a pack has any number of them.
 
-    Axes that follow from others are left to `check_derived`, which knows the descriptor.
+    Axes that follow from others are left to `check_derived`, which knows the descriptor. `options`
+    say which axis it is that a tensor has another extent of.
     """
     bound: dict[str, Shape] = {}
     sources: dict[str, Tensor] = {}
@@ -44,7 +50,30 @@ def bind_axes(name: str, op: Op, shapes: Sequence[tuple[Tensor, Shape]]) -> dict
         elif tensor.pointers:
             _bind_pointers(where, tensor, shape, bound)
             sources.setdefault(tensor.axes[0].field, tensor)  # type: ignore[attr-defined]
+    for tensor, shape in shapes:
+        if not tensor.optional and isinstance(tensor.axes[0], Replaced):
+            _bind_replaced(tensor.axes[0], shape, shapes, bound, options or {})
     return bound
+
+
+def _bind_replaced(
+    axes: Replaced,
+    shape: Shape,
+    shapes: Sequence[tuple[Tensor, Shape]],
+    bound: dict[str, Shape],
+    options: Mapping[str, Any],
+) -> None:
+    """What a tensor tells whose shape has another extent along the axis that is worked along."""
+    axis, rank = options.get(axes.field, -1), len(shape)
+    inside = isinstance(axis, int) and -rank <= axis < rank
+    if axes.shape not in bound:  # no tensor has it: indices along the axis say the rest
+        members = next(
+            (s for t, s in shapes if t.index and t.axes != (axes,) and len(s) == 1), (1,)
+        )
+        at = axis % rank if inside else rank
+        bound[axes.shape] = (*shape[:at], *members, *shape[at + 1 :])
+    # Of a shape that does not fit `check_derived` says so.
+    bound[axes.size] = (shape[axis] if inside else 0,)
 
 
 def _bind_sizes(
@@ -168,7 +197,7 @@ def bind(
     if op.broadcasts:
         bound = {shapes[0][0].axes[0]: broadcast_shape(name, shapes)}
     else:
-        bound = bind_axes(name, op, shapes)
+        bound = bind_axes(name, op, shapes, options)
     desc = make_descriptor(signature, bound, {**options, "element": element})
     check_derived(name, desc, shapes)
     return desc, bound

@@ -232,6 +232,8 @@ _MORE_SHAPES: tuple[tuple[tuple[int, ...], int, str], ...] = (
     *(((20, n), 1, "huge") for n in (2, 15, 255, 513, 4096)),
     ((513, 1025), 1, "huge"),
 )
+# The other extent of an axis that is worked along, where an op has one: what indices point into.
+_EXTENTS = (37, 5000, 3, 300, 1, 40, 700)
 # (rows named by indices, rows that are indexed, elements in a row, flavour).
 _SIZES: tuple[tuple[int, int, int, str], ...] = (
     (1000, 37, 5, "plain"),
@@ -312,10 +314,12 @@ def problems(
     The thorough ones are others, not more.
     """
     extents: list[tuple[dict[str, Any], str]] = []
+    resized = op.sizes_with_role(AxisRole.ALONG)
     if op.shape_field is not None:
         for shape, axis, flavour in _MORE_SHAPES if thorough else _SHAPES:
             along = {} if op.axis_field is None else {op.axis_field: axis}
-            extents.append(({op.shape_field: shape, **along}, flavour))
+            sizes = {name: _EXTENTS[len(extents) % len(_EXTENTS)] for name in resized}
+            extents.append(({op.shape_field: shape, **along, **sizes}, flavour))
     else:
         for count, extent, width, flavour in _MORE_SIZES if thorough else _SIZES:
             extents.append((axis_sizes(op, count, extent, width), flavour))

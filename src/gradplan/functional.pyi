@@ -2,7 +2,7 @@
 from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from gradplan.signatures import Signature
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, Ties
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -24,37 +24,24 @@ __all__ = [
     "cumsum_backward",
     "embedding",
     "embedding_backward",
+    "gather",
+    "gather_backward",
+    "index_add",
+    "index_add_backward",
+    "index_select",
+    "index_select_backward",
     "lerp",
     "lerp_backward",
     "linear_scan",
     "linear_scan_backward",
     "logcumsumexp",
     "logcumsumexp_backward",
-    "segment_log_softmax",
-    "segment_log_softmax_backward",
-    "segment_logsumexp",
-    "segment_logsumexp_backward",
-    "segment_max",
-    "segment_max_backward",
-    "segment_mean",
-    "segment_mean_backward",
-    "segment_min",
-    "segment_min_backward",
-    "segment_prod",
-    "segment_prod_backward",
-    "segment_softmax",
-    "segment_softmax_backward",
+    "scatter_add",
+    "scatter_add_backward",
     "segment_sum",
     "segment_sum_backward",
     "sparsemax",
     "sparsemax_backward",
-    "unsorted_segment_log_softmax",
-    "unsorted_segment_logsumexp",
-    "unsorted_segment_max",
-    "unsorted_segment_mean",
-    "unsorted_segment_min",
-    "unsorted_segment_prod",
-    "unsorted_segment_softmax",
     "unsorted_segment_sum",
 ]
 
@@ -151,12 +138,220 @@ def embedding_backward(
            [0.]], dtype=float32)
     """
 
+def gather(
+    x: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Elements by index along an axis, as `np.take_along_axis`.
+
+    Args:
+        x: the values [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> x = np.float32([[1, 2, 3], [4, 5, 6]])
+    >>> gp.gather(x, np.array([[2, 0], [1, 1]]))
+    array([[3., 1.],
+           [5., 5.]], dtype=float32)
+    """
+
+def gather_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `gather`: the sum of what was picked from each element.
+
+    Args:
+        d_output: the gradient of the output
+        indices: positions along the axis, int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.gather_backward(np.float32([1, 2, 4]), np.array([1, 0, 1]), 3)
+    array([2., 5., 0.], dtype=float32)
+    """
+
+def scatter_add(
+    x: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums of the elements with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis, int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sums
+
+    >>> x = np.float32([[1, 2, 4], [8, 16, 32]])
+    >>> gp.scatter_add(x, np.array([[1, 0, 1], [0, 0, 0]]), 2)
+    array([[ 2.,  5.],
+           [56.,  0.]], dtype=float32)
+    """
+
+def scatter_add_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `scatter_add`: that of the sum which each element went into.
+
+    Args:
+        d_output: the gradient of the output [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.scatter_add_backward(np.float32([1, 2]), np.array([1, 0, 1]))
+    array([2., 1., 2.], dtype=float32)
+    """
+
+def index_select(
+    x: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Slices by index along an axis.
+
+    Args:
+        x: the values [... with size along axis]
+        indices: positions along the axis [along axis], int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> x = np.float32([[1, 2, 3], [4, 5, 6]])
+    >>> gp.index_select(x, np.array([2, 0]))
+    array([[3., 1.],
+           [6., 4.]], dtype=float32)
+    """
+
+def index_select_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `index_select`: the sum of what was picked from each slice.
+
+    Args:
+        d_output: the gradient of the output
+        indices: positions along the axis [along axis], int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.index_select_backward(np.float32([[1, 2, 4]]), np.array([1, 0, 1]), 3)
+    array([[2., 5., 0.]], dtype=float32)
+    """
+
+def index_add(
+    x: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums of the slices with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis [along axis], int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sums
+
+    >>> gp.index_add(np.float32([[1, 2, 4], [8, 16, 32]]), np.array([1, 0, 1]), 2)
+    array([[ 2.,  5.],
+           [16., 40.]], dtype=float32)
+    """
+
+def index_add_backward(
+    d_output: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `index_add`: that of the sum which each slice went into.
+
+    Args:
+        d_output: the gradient of the output [... with size along axis]
+        indices: positions along the axis [along axis], int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of the values
+
+    >>> gp.index_add_backward(np.float32([[1, 2]]), np.array([1, 0, 1]))
+    array([[2., 1., 2.]], dtype=float32)
+    """
+
 def linear_scan(
     a: T,
     b: T,
     initial: T | None = None,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -168,6 +363,7 @@ def linear_scan(
         initial: the state before the first [... without scan_axis]
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -190,6 +386,7 @@ def linear_scan_backward(
     initial: T | None = None,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: tuple[T, T, T] | None = None,
 ) -> tuple[T, T, T]:
@@ -202,6 +399,7 @@ def linear_scan_backward(
         initial: the state before the first [... without scan_axis]
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tuple (da, db, d_initial) of tensors to write instead of a new one
 
     Returns:
@@ -215,13 +413,21 @@ def linear_scan_backward(
     array([1.5, 1. , 1.5, 1. ], dtype=float32)
     """
 
-def cumsum(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+def cumsum(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    exclusive: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
     """Running sum along an axis.
 
     Args:
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -231,12 +437,15 @@ def cumsum(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | No
     array([1., 3., 6.], dtype=float32)
     >>> gp.cumsum(np.float32([1, 2, 3]), reverse=True)
     array([6., 5., 3.], dtype=float32)
+    >>> gp.cumsum(np.float32([1, 2, 3]), exclusive=True)
+    array([0., 1., 3.], dtype=float32)
     """
 
 def cumprod(
     x: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -246,6 +455,7 @@ def cumprod(
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -256,13 +466,21 @@ def cumprod(
            [3., 8.]], dtype=float32)
     """
 
-def cummax(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+def cummax(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    exclusive: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
     """Running maximum along an axis. NaN sticks once seen.
 
     Args:
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -272,13 +490,21 @@ def cummax(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | No
     array([1., 3., 3., 4.], dtype=float32)
     """
 
-def cummin(x: T, axis: SupportsIndex = -1, reverse: bool = False, *, out: T | None = None) -> T:
+def cummin(
+    x: T,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    exclusive: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
     """Running minimum along an axis. NaN sticks once seen.
 
     Args:
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -292,6 +518,7 @@ def logcumsumexp(
     x: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -301,6 +528,7 @@ def logcumsumexp(
         x: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -314,6 +542,7 @@ def cumsum_backward(
     dy: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -323,6 +552,7 @@ def cumsum_backward(
         dy: the gradient of the scan's output
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -338,6 +568,7 @@ def cumprod_backward(
     y: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -349,6 +580,7 @@ def cumprod_backward(
         y: the scan's output
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -365,6 +597,7 @@ def cummax_backward(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -376,6 +609,7 @@ def cummax_backward(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes receives the gradient
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -394,6 +628,7 @@ def cummin_backward(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -405,6 +640,7 @@ def cummin_backward(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes receives the gradient
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -420,6 +656,7 @@ def logcumsumexp_backward(
     y: T,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
     *,
     out: T | None = None,
 ) -> T:
@@ -431,6 +668,7 @@ def logcumsumexp_backward(
         y: the scan's output
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         out: a tensor to write instead of a new one
 
     Returns:
@@ -611,552 +849,6 @@ def segment_sum_backward(
 
     >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]), bounds="skip")
     array([2., 1., 2., 0.], dtype=float32)
-    """
-
-def unsorted_segment_mean(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Means of the rows with the same id; ids in any order. An empty segment is 0.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.unsorted_segment_mean(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([1.5, 0. , 6. ], dtype=float32)
-    """
-
-def unsorted_segment_max(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Maxima of the rows with the same id; ids in any order. An empty segment is `fill`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.unsorted_segment_max(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([  2., -inf,   6.], dtype=float32)
-    """
-
-def unsorted_segment_min(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Minima of the rows with the same id; ids in any order. An empty segment is `fill`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.unsorted_segment_min(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([ 1., inf,  6.], dtype=float32)
-    """
-
-def unsorted_segment_prod(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Products of the rows with the same id; ids in any order. An empty segment is 1.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.unsorted_segment_prod(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([2., 1., 6.], dtype=float32)
-    """
-
-def unsorted_segment_logsumexp(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Log-sum-exps of the rows with the same id; ids in any order. An empty segment is `fill`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.unsorted_segment_logsumexp(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([2.3132617,      -inf, 6.       ], dtype=float32)
-    """
-
-def segment_mean(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Means of the rows with the same id; ids must be sorted. An empty segment is 0.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.segment_mean(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([1.5, 0. , 6. ], dtype=float32)
-    """
-
-def segment_max(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Maxima of the rows with the same id; ids must be sorted. An empty segment is `fill`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.segment_max(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([  2., -inf,   6.], dtype=float32)
-    """
-
-def segment_min(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Minima of the rows with the same id; ids must be sorted. An empty segment is `fill`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.segment_min(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([ 1., inf,  6.], dtype=float32)
-    """
-
-def segment_prod(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Products of the rows with the same id; ids must be sorted. An empty segment is 1.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.segment_prod(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([2., 1., 6.], dtype=float32)
-    """
-
-def segment_logsumexp(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Log-sum-exps of the rows with the same id; ids must be sorted. An empty segment is `fill`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the reduction of each segment
-
-    >>> gp.segment_logsumexp(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
-    array([2.3132617,      -inf, 6.       ], dtype=float32)
-    """
-
-def segment_mean_backward(
-    d_output: T,
-    segment_ids: SupportsDLPack,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Gradient of `segment_mean`: each row receives its share.
-
-    Args:
-        d_output: the gradient of each segment [num_segments, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the gradient of each row
-
-    >>> gp.segment_mean_backward(np.float32([2, 3]), np.array([0, 0, 1]))
-    array([1., 1., 3.], dtype=float32)
-    """
-
-def segment_max_backward(
-    d_output: T,
-    x: T,
-    output: T,
-    segment_ids: SupportsDLPack,
-    ties: SegmentTies | Literal["first", "last", "share"] = "first",
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Gradient of `segment_max`: it goes to the maximum, or to all of equal ones.
-
-    Args:
-        d_output: the gradient of each segment [num_segments, ...]
-        x: the rows [num_inputs, ...]
-        output: the forward's result [num_segments, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        ties: which of several equal extremes receives the gradient, or all of them a share
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the gradient of each row
-
-    >>> x, ids = np.float32([5, 1, 5]), np.array([0, 0, 0])
-    >>> y = gp.segment_max(x, ids, 1)
-    >>> gp.segment_max_backward(np.float32([2]), x, y, ids)
-    array([2., 0., 0.], dtype=float32)
-    >>> gp.segment_max_backward(np.float32([2]), x, y, ids, ties="share")
-    array([1., 0., 1.], dtype=float32)
-    """
-
-def segment_min_backward(
-    d_output: T,
-    x: T,
-    output: T,
-    segment_ids: SupportsDLPack,
-    ties: SegmentTies | Literal["first", "last", "share"] = "first",
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Gradient of `segment_min`: it goes to the minimum, or to all of equal ones.
-
-    Args:
-        d_output: the gradient of each segment [num_segments, ...]
-        x: the rows [num_inputs, ...]
-        output: the forward's result [num_segments, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        ties: which of several equal extremes receives the gradient, or all of them a share
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the gradient of each row
-
-    >>> x, ids = np.float32([5, 1, 5]), np.array([0, 0, 0])
-    >>> gp.segment_min_backward(np.float32([2]), x, gp.segment_min(x, ids, 1), ids)
-    array([0., 2., 0.], dtype=float32)
-    """
-
-def segment_prod_backward(
-    d_output: T,
-    x: T,
-    segment_ids: SupportsDLPack,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Gradient of `segment_prod`: the product of the others, with any zeros.
-
-    Args:
-        d_output: the gradient of each segment [num_segments, ...]
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the gradient of each row
-
-    >>> x, ids = np.float32([3, 0, 5]), np.array([0, 0, 0])
-    >>> gp.segment_prod_backward(np.float32([2]), x, ids)
-    array([ 0., 30.,  0.], dtype=float32)
-    """
-
-def segment_logsumexp_backward(
-    d_output: T,
-    x: T,
-    output: T,
-    segment_ids: SupportsDLPack,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Gradient of `segment_logsumexp`: each row's share of the sum.
-
-    Args:
-        d_output: the gradient of each segment [num_segments, ...]
-        x: the rows [num_inputs, ...]
-        output: the forward's result [num_segments, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the gradient of each row
-
-    >>> x, ids = np.float32([1, 1, -np.inf]), np.array([0, 0, 0])
-    >>> y = gp.segment_logsumexp(x, ids, 1)
-    >>> gp.segment_logsumexp_backward(np.float32([2]), x, y, ids).round(6)
-    array([1., 1., 0.], dtype=float32)
-    """
-
-def unsorted_segment_softmax(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Softmax over the rows with the same id; ids in any order.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the share of each row
-
-    A row of -inf has no share, also in a segment of nothing else.
-
-    >>> gp.unsorted_segment_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
-    array([0.5, 0.5, 1. ], dtype=float32)
-    """
-
-def unsorted_segment_log_softmax(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Logarithm of the softmax over the rows with the same id; ids in any order.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the share of each row
-
-    A row of -inf has no share, also in a segment of nothing else.
-
-    >>> gp.unsorted_segment_log_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
-    array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
-    """
-
-def segment_softmax(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Softmax over the rows with the same id; ids must be sorted.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the share of each row
-
-    A row of -inf has no share, also in a segment of nothing else.
-
-    >>> gp.segment_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
-    array([0.5, 0.5, 1. ], dtype=float32)
-    """
-
-def segment_log_softmax(
-    x: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Logarithm of the softmax over the rows with the same id; ids must be sorted.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the share of each row
-
-    A row of -inf has no share, also in a segment of nothing else.
-
-    >>> gp.segment_log_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
-    array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
-    """
-
-def segment_softmax_backward(
-    d_output: T,
-    output: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Gradient of `segment_softmax`.
-
-    Args:
-        d_output: the gradient of each share [num_inputs, ...]
-        output: the forward's result [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the gradient of each row
-
-    >>> y, ids = np.float32([0.5, 0.5]), np.array([0, 0])
-    >>> gp.segment_softmax_backward(np.float32([1, 0]), y, ids, 1)
-    array([ 0.25, -0.25], dtype=float32)
-    """
-
-def segment_log_softmax_backward(
-    d_output: T,
-    output: T,
-    segment_ids: SupportsDLPack,
-    num_segments: SupportsIndex,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    *,
-    out: T | None = None,
-) -> T:
-    """Gradient of `segment_log_softmax`.
-
-    Args:
-        d_output: the gradient of each share [num_inputs, ...]
-        output: the forward's result [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        bounds: skip ids outside of [0, num_segments), or raise
-        out: a tensor to write instead of a new one
-
-    Returns:
-        the gradient of each row
-
-    >>> y, ids = np.float32([0, -np.inf]), np.array([0, 0])
-    >>> gp.segment_log_softmax_backward(np.float32([1, 2]), y, ids, 1)
-    array([-2.,  2.], dtype=float32)
     """
 
 def sparsemax(x: T, axis: SupportsIndex = -1, *, out: T | None = None) -> T:

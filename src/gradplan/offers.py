@@ -107,6 +107,8 @@ class Offer:
     def _annotation(self, parameter: inspect.Parameter) -> str:
         what = self.meaning(parameter.name)
         if what is None:
+            if parameter.name in self.like.takes and parameter.default is parameter.empty:
+                return self.bridge.takes
             return "bool" if parameter.name in self.flags else "Any"
         kind = self.bridge.takes if isinstance(what, Tensor) else what.info.field.accepts
         may_be_none = parameter.default is None and "None" not in kind
@@ -184,6 +186,8 @@ class Offer:
         if what is None:
             if name in self.like.adds:
                 return "whether to give a pair of values and indices"
+            if name in self.like.takes:
+                return self.like.takes[name]
             chosen = self.like.chooses.get(name)
             return f"as `gradplan.{chosen}` does it" if chosen else _BRIDGE_ARGUMENTS[name]
         text = argument_doc(self.op, what)

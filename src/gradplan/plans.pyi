@@ -13,9 +13,6 @@ from gradplan.vocabulary import (
     ExtremeKind,
     PlanPreference,
     ScanKind,
-    SegmentKind,
-    SegmentTies,
-    SoftmaxKind,
     Ties,
 )
 
@@ -28,6 +25,18 @@ __all__ = [
     "EmbeddingBackwardPlan",
     "EmbeddingDescriptor",
     "EmbeddingPlan",
+    "GatherBackwardDescriptor",
+    "GatherBackwardPlan",
+    "GatherDescriptor",
+    "GatherPlan",
+    "IndexAddBackwardDescriptor",
+    "IndexAddBackwardPlan",
+    "IndexAddDescriptor",
+    "IndexAddPlan",
+    "IndexSelectBackwardDescriptor",
+    "IndexSelectBackwardPlan",
+    "IndexSelectDescriptor",
+    "IndexSelectPlan",
     "LinearScanBackwardDescriptor",
     "LinearScanBackwardPlan",
     "LinearScanDescriptor",
@@ -40,14 +49,10 @@ __all__ = [
     "ScanPlan",
     "ScanWithIndicesDescriptor",
     "ScanWithIndicesPlan",
-    "SegmentReduceBackwardDescriptor",
-    "SegmentReduceBackwardPlan",
-    "SegmentReduceDescriptor",
-    "SegmentReducePlan",
-    "SegmentSoftmaxBackwardDescriptor",
-    "SegmentSoftmaxBackwardPlan",
-    "SegmentSoftmaxDescriptor",
-    "SegmentSoftmaxPlan",
+    "ScatterAddBackwardDescriptor",
+    "ScatterAddBackwardPlan",
+    "ScatterAddDescriptor",
+    "ScatterAddPlan",
     "SegmentSumBackwardDescriptor",
     "SegmentSumBackwardPlan",
     "SegmentSumDescriptor",
@@ -56,10 +61,6 @@ __all__ = [
     "SparsemaxBackwardPlan",
     "SparsemaxDescriptor",
     "SparsemaxPlan",
-    "UnsortedSegmentReduceDescriptor",
-    "UnsortedSegmentReducePlan",
-    "UnsortedSegmentSoftmaxDescriptor",
-    "UnsortedSegmentSoftmaxPlan",
     "UnsortedSegmentSumDescriptor",
     "UnsortedSegmentSumPlan",
 ]
@@ -242,11 +243,364 @@ class EmbeddingBackwardPlan(Plan[EmbeddingBackwardDescriptor]):
         stream: Any = None,
     ) -> T: ...
 
+class GatherDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class GatherPlan(Plan[GatherDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: GatherDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> GatherPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class GatherBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class GatherBackwardPlan(Plan[GatherBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: GatherBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> GatherBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScatterAddDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterAddPlan(Plan[ScatterAddDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterAddDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterAddPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScatterAddBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterAddBackwardPlan(Plan[ScatterAddBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterAddBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterAddBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexSelectDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexSelectPlan(Plan[IndexSelectDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexSelectDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexSelectPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexSelectBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexSelectBackwardPlan(Plan[IndexSelectBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexSelectBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexSelectBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexAddDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexAddPlan(Plan[IndexAddDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexAddDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexAddPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class IndexAddBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class IndexAddBackwardPlan(Plan[IndexAddBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: IndexAddBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> IndexAddBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indices: SupportsDLPack,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
 class LinearScanDescriptor(Descriptor):
     input_shape: tuple[int, ...]
     scan_axis: int
     reverse: bool
     element: ElementKind
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -254,6 +608,7 @@ class LinearScanDescriptor(Descriptor):
         scan_axis: SupportsIndex,
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        exclusive: bool = False,
     ) -> None: ...
 
 class LinearScanPlan(Plan[LinearScanDescriptor]):
@@ -291,6 +646,7 @@ class LinearScanBackwardDescriptor(Descriptor):
     scan_axis: int
     reverse: bool
     element: ElementKind
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -298,6 +654,7 @@ class LinearScanBackwardDescriptor(Descriptor):
         scan_axis: SupportsIndex,
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        exclusive: bool = False,
     ) -> None: ...
 
 class LinearScanBackwardPlan(Plan[LinearScanBackwardDescriptor]):
@@ -342,6 +699,7 @@ class ScanDescriptor(Descriptor):
     scan_axis: int
     reverse: bool
     element: ElementKind
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -350,6 +708,7 @@ class ScanDescriptor(Descriptor):
         scan_axis: SupportsIndex,
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        exclusive: bool = False,
     ) -> None: ...
 
 class ScanPlan(Plan[ScanDescriptor]):
@@ -385,6 +744,7 @@ class ScanBackwardDescriptor(Descriptor):
     reverse: bool
     element: ElementKind
     ties: Ties
+    exclusive: bool
     def __init__(
         self,
         *,
@@ -394,6 +754,7 @@ class ScanBackwardDescriptor(Descriptor):
         reverse: bool = False,
         element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
         ties: Ties | Literal["first", "last"] = ...,
+        exclusive: bool = False,
     ) -> None: ...
 
 class ScanBackwardPlan(Plan[ScanBackwardDescriptor]):
@@ -642,294 +1003,6 @@ class SegmentSumBackwardPlan(Plan[SegmentSumBackwardDescriptor]):
         self,
         *,
         d_output: T,
-        segment_ids: SupportsDLPack,
-        d_input: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> T: ...
-
-class UnsortedSegmentReduceDescriptor(Descriptor):
-    kind: SegmentKind
-    num_inputs: int
-    embedding_dim: int
-    num_segments: int
-    element: ElementKind
-    fill: float
-    bounds: Bounds
-    def __init__(
-        self,
-        *,
-        kind: SegmentKind | Literal["mean", "max", "min", "prod", "logsumexp"],
-        num_inputs: SupportsIndex,
-        embedding_dim: SupportsIndex,
-        num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
-        fill: SupportsFloat | None = None,
-        bounds: Bounds | Literal["skip", "raise"] = ...,
-    ) -> None: ...
-
-class UnsortedSegmentReducePlan(Plan[UnsortedSegmentReduceDescriptor]):
-    op: ClassVar[Op]
-    @classmethod
-    def select(
-        cls,
-        desc: UnsortedSegmentReduceDescriptor,
-        prefer: PlanPreference = ...,
-        device: str = "cpu",
-    ) -> UnsortedSegmentReducePlan: ...
-    def can_implement(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> None: ...
-    def run(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> T: ...
-
-class SegmentReduceDescriptor(Descriptor):
-    kind: SegmentKind
-    num_inputs: int
-    embedding_dim: int
-    num_segments: int
-    element: ElementKind
-    fill: float
-    bounds: Bounds
-    def __init__(
-        self,
-        *,
-        kind: SegmentKind | Literal["mean", "max", "min", "prod", "logsumexp"],
-        num_inputs: SupportsIndex,
-        embedding_dim: SupportsIndex,
-        num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
-        fill: SupportsFloat | None = None,
-        bounds: Bounds | Literal["skip", "raise"] = ...,
-    ) -> None: ...
-
-class SegmentReducePlan(Plan[SegmentReduceDescriptor]):
-    op: ClassVar[Op]
-    @classmethod
-    def select(
-        cls,
-        desc: SegmentReduceDescriptor,
-        prefer: PlanPreference = ...,
-        device: str = "cpu",
-    ) -> SegmentReducePlan: ...
-    def can_implement(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> None: ...
-    def run(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> T: ...
-
-class SegmentReduceBackwardDescriptor(Descriptor):
-    kind: SegmentKind
-    num_inputs: int
-    embedding_dim: int
-    num_segments: int
-    element: ElementKind
-    ties: SegmentTies
-    bounds: Bounds
-    def __init__(
-        self,
-        *,
-        kind: SegmentKind | Literal["mean", "max", "min", "prod", "logsumexp"],
-        num_inputs: SupportsIndex,
-        embedding_dim: SupportsIndex,
-        num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
-        ties: SegmentTies | Literal["first", "last", "share"] = ...,
-        bounds: Bounds | Literal["skip", "raise"] = ...,
-    ) -> None: ...
-
-class SegmentReduceBackwardPlan(Plan[SegmentReduceBackwardDescriptor]):
-    op: ClassVar[Op]
-    @classmethod
-    def select(
-        cls,
-        desc: SegmentReduceBackwardDescriptor,
-        prefer: PlanPreference = ...,
-        device: str = "cpu",
-    ) -> SegmentReduceBackwardPlan: ...
-    def can_implement(  # type: ignore[override]
-        self,
-        *,
-        d_output: T,
-        segment_ids: SupportsDLPack,
-        input: T | None = None,
-        output: T | None = None,
-        d_input: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> None: ...
-    def run(  # type: ignore[override]
-        self,
-        *,
-        d_output: T,
-        segment_ids: SupportsDLPack,
-        input: T | None = None,
-        output: T | None = None,
-        d_input: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> T: ...
-
-class UnsortedSegmentSoftmaxDescriptor(Descriptor):
-    kind: SoftmaxKind
-    num_inputs: int
-    embedding_dim: int
-    num_segments: int
-    element: ElementKind
-    bounds: Bounds
-    def __init__(
-        self,
-        *,
-        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
-        num_inputs: SupportsIndex,
-        embedding_dim: SupportsIndex,
-        num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
-        bounds: Bounds | Literal["skip", "raise"] = ...,
-    ) -> None: ...
-
-class UnsortedSegmentSoftmaxPlan(Plan[UnsortedSegmentSoftmaxDescriptor]):
-    op: ClassVar[Op]
-    @classmethod
-    def select(
-        cls,
-        desc: UnsortedSegmentSoftmaxDescriptor,
-        prefer: PlanPreference = ...,
-        device: str = "cpu",
-    ) -> UnsortedSegmentSoftmaxPlan: ...
-    def can_implement(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> None: ...
-    def run(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> T: ...
-
-class SegmentSoftmaxDescriptor(Descriptor):
-    kind: SoftmaxKind
-    num_inputs: int
-    embedding_dim: int
-    num_segments: int
-    element: ElementKind
-    bounds: Bounds
-    def __init__(
-        self,
-        *,
-        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
-        num_inputs: SupportsIndex,
-        embedding_dim: SupportsIndex,
-        num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
-        bounds: Bounds | Literal["skip", "raise"] = ...,
-    ) -> None: ...
-
-class SegmentSoftmaxPlan(Plan[SegmentSoftmaxDescriptor]):
-    op: ClassVar[Op]
-    @classmethod
-    def select(
-        cls,
-        desc: SegmentSoftmaxDescriptor,
-        prefer: PlanPreference = ...,
-        device: str = "cpu",
-    ) -> SegmentSoftmaxPlan: ...
-    def can_implement(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> None: ...
-    def run(  # type: ignore[override]
-        self,
-        *,
-        input: T,
-        segment_ids: SupportsDLPack,
-        output: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> T: ...
-
-class SegmentSoftmaxBackwardDescriptor(Descriptor):
-    kind: SoftmaxKind
-    num_inputs: int
-    embedding_dim: int
-    num_segments: int
-    element: ElementKind
-    bounds: Bounds
-    def __init__(
-        self,
-        *,
-        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
-        num_inputs: SupportsIndex,
-        embedding_dim: SupportsIndex,
-        num_segments: SupportsIndex,
-        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
-        bounds: Bounds | Literal["skip", "raise"] = ...,
-    ) -> None: ...
-
-class SegmentSoftmaxBackwardPlan(Plan[SegmentSoftmaxBackwardDescriptor]):
-    op: ClassVar[Op]
-    @classmethod
-    def select(
-        cls,
-        desc: SegmentSoftmaxBackwardDescriptor,
-        prefer: PlanPreference = ...,
-        device: str = "cpu",
-    ) -> SegmentSoftmaxBackwardPlan: ...
-    def can_implement(  # type: ignore[override]
-        self,
-        *,
-        d_output: T,
-        output: T,
-        segment_ids: SupportsDLPack,
-        d_input: T | None = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> None: ...
-    def run(  # type: ignore[override]
-        self,
-        *,
-        d_output: T,
-        output: T,
         segment_ids: SupportsDLPack,
         d_input: T | None = None,
         workspace: Any = None,

@@ -61,7 +61,11 @@ class Signature:
         self.inputs = [t for t in tensors if t.is_input]
         self.outputs = [t for t in tensors if not t.is_input]
         from_inputs = {
-            getattr(axis, "field", axis) for t in self.inputs if not t.optional for axis in t.axes
+            name
+            for t in self.inputs
+            if not t.optional
+            for axis in t.axes
+            for name in getattr(axis, "tells", (axis,))
         }
         parameters = [
             Parameter(self._called(info), info)

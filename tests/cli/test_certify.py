@@ -331,7 +331,9 @@ def test_every_option_of_every_op_occurs() -> None:
             for info in op.attributes:
                 seen.setdefault(info.name, set()).add(getattr(case.descriptor, info.name))
         for info in op.attributes:
-            free = info.name not in function.fixed and (
-                info.when is None or info.when.allows(function.fixed)
+            free = (
+                info.name not in function.fixed
+                and not info.field.apart
+                and (info.when is None or info.when.allows(function.fixed))
             )
             assert len(seen[info.name]) > 1 or not free, (function.name, info.name)

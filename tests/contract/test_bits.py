@@ -91,7 +91,11 @@ def _shape(case: Case) -> tuple[int, ...]:
 # the shape suggests. A row must not know.
 
 
-SCANS = [(op, function) for op, function in FUNCTIONS if op.axis_field is not None]
+SCANS = [
+    (op, function)
+    for op, function in FUNCTIONS
+    if op.axis_field is not None and not op.reads_indices
+]
 
 
 def line_problem(op: Op, function: Function, shape: tuple[int, ...], axis: int, **rest: Any) -> Any:

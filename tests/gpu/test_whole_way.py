@@ -28,14 +28,17 @@ from gradplan.plan import Plan, plan_class
 
 DEVICE = "cuda:0"
 NOT_YET = {
-    "linear_scan",
-    "linear_scan_backward",
     "segment_reduce",
     "unsorted_segment_reduce",
     "segment_reduce_backward",
     "segment_softmax",
     "unsorted_segment_softmax",
     "segment_softmax_backward",
+    *(
+        forward + backward
+        for forward in ("linear_scan", "gather", "scatter_add", "index_select", "index_add")
+        for backward in ("", "_backward")
+    ),
 }
 on_gpus = pytest.mark.parametrize(
     "op", [op for op in OPS.values() if op.name not in NOT_YET], ids=case_id

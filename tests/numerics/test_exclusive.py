@@ -61,7 +61,9 @@ def test_one_behind(
     assert (one(y, axis, reverse).astype(float) == START[name]).all()
     later = part(dy, axis, reverse, last=False)
     kept = (inner, inclusive)[: len(saved)]
-    assert part(dx, axis, reverse, last=True).tobytes() == gradient(later, *kept, **options).tobytes()
+    assert (
+        part(dx, axis, reverse, last=True).tobytes() == gradient(later, *kept, **options).tobytes()
+    )
     assert not one(dx, axis, not reverse).astype(float).any()
 
 
@@ -108,8 +110,8 @@ def test_not_in_place() -> None:
 
 
 def test_a_gpu_has_no_kernel_yet() -> None:
-    from gradplan.engines.cuda import ENGINE
     from gradplan.declaration import OPS
+    from gradplan.engines.cuda import ENGINE
 
     desc = gp.ScanDescriptor(
         kind="cumsum", input_shape=(3,), scan_axis=0, element="f32", exclusive=True

@@ -20,7 +20,7 @@ from samples import ELEMENTS, REFERENCE, sample_descriptor
 
 import gradplan as gp
 from gradplan.cases import axis_sizes, forward_of, pointers
-from gradplan.declaration import OPS, Descriptor, Function, Op, Operand
+from gradplan.declaration import OPS, AxisRole, Descriptor, Function, Op, Operand
 from gradplan.declaration.fields import (
     IndexInto,
 )
@@ -125,6 +125,8 @@ def field_choices(op: Op, function: Function) -> dict[str, Sequence[Any]]:
             choices[info.name] = ELEMENTS
         elif info.name in _sizes(op):
             choices[info.name] = (LENGTHS, TABLE_ROWS, WIDTHS)[_sizes(op)[info.name] - 1]
+        elif info.name in op.sizes_with_role(AxisRole.ALONG):
+            choices[info.name] = TABLE_ROWS
         elif isinstance(field, IndexInto):
             choices[info.name] = ["none", "first", "last"]
         elif field.series:

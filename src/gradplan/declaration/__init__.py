@@ -8,6 +8,7 @@ from gradplan.declaration.exclusive import INCLUSIVE, Exclusive, Exclusively, af
 from gradplan.declaration.fields import (
     AxisOf,
     AxisRole,
+    Extent,
     Features,
     Field,
     Fill,
@@ -35,6 +36,7 @@ from gradplan.declaration.tensors import (
     one_more,
     reads,
     reads_indices,
+    replaced,
     without,
     writes,
 )
@@ -48,6 +50,7 @@ __all__ = [
     "Descriptor",
     "Exclusive",
     "Exclusively",
+    "Extent",
     "Features",
     "Field",
     "FieldInfo",
@@ -81,6 +84,7 @@ __all__ = [
     "one_more",
     "reads",
     "reads_indices",
+    "replaced",
     "withdraw",
     "without",
     "writes",

@@ -409,6 +409,7 @@ class IndexInto(_Integer):
 
 
 Shape = Annotated[tuple[int, ...], ShapeField()]
+Extent = Annotated[int, SizeField(AxisRole.ALONG)]
 Rows = Annotated[int, SizeField(AxisRole.ROWS)]
 PackedRows = Annotated[int, SizeField(AxisRole.ROWS, pack=True)]
 Features = Annotated[int, SizeField(AxisRole.FEATURES, pack=True)]

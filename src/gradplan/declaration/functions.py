@@ -57,6 +57,11 @@ class Like:
     """Sizes that may be None, and the indices whose largest one says it then."""
     ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Tensors of which the framework's function takes only this rank."""
+    takes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Arguments that the function layer does not have, and what they are."""
+    adapts: Callable[..., Any] | None = None
+    """Makes the framework's function of this one, where it takes more than names: is given the
+    framework's module, this function by the function layer's names, and the arguments."""
     module: Module | None = None
     float32_under_autocast: bool = False
     """Whether the framework's autocast wants it in float32 (on GPUs)."""

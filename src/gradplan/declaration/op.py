@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from gradplan.declaration.descriptor import Descriptor, FieldInfo, fields_of
 from gradplan.declaration.fields import AxisOf, AxisRole, ShapeField, SizeField
 from gradplan.declaration.functions import Function
-from gradplan.declaration.tensors import DerivedAxes, Operand, Tensor
+from gradplan.declaration.tensors import DerivedAxes, Operand, Replaced, Tensor
 from gradplan.vocabulary import (
     ElementKind,
     Error,
@@ -88,6 +88,7 @@ class Op:
                 if isinstance(axis, DerivedAxes) and axis.field in known:
                     axis.resolve(self.field_named[axis.field].field)
             fields = {a.field if isinstance(a, DerivedAxes) else a for a in tensor.axes}
+            fields |= {a.size for a in tensor.axes if isinstance(a, Replaced)}
             if not known >= fields:
                 raise TypeError(f"{self.name}: {tensor.name} has unknown axes {tensor.axes}")
             if tensor.into and tensor.into not in known:
@@ -220,6 +221,8 @@ class Op:
                 role = AxisRole.ALONG if number == worked else AxisRole.BATCH
                 if not isinstance(name, DerivedAxes) or role in name.keeps:
                     found.append(TensorAxis(role, whole, number))
+                elif isinstance(name, Replaced):
+                    found.append(TensorAxis(role, name.size))
         return tuple(found)
 
     def has_batch(self, tensor: Tensor) -> bool:
@@ -256,9 +259,7 @@ class Op:
                 )
             role = tensor.role_for(desc)
             operands.append(
-                Operand(
-                    tensor.name, role, kinds, shape, tensor.inplace_for(desc), tensor.optional
-                )
+                Operand(tensor.name, role, kinds, shape, tensor.inplace_for(desc), tensor.optional)
             )
         return tuple(operands)
 

@@ -22,6 +22,11 @@ class DerivedAxes(str):
     keeps: frozenset[AxisRole] = frozenset(AxisRole)
     """The axes of a shape that it has."""
 
+    @property
+    def tells(self) -> tuple[str, ...]:
+        """The fields that a tensor with such axes tells."""
+        return (self.field,)
+
     def resolve(self, field: Field) -> None:
         """Tells it what its field is, once it is part of an op."""
 
@@ -60,6 +65,23 @@ class _Along(_OfShape):
         return (shape[axis],)
 
 
+class Replaced(_OfShape):
+    """A shape in which one axis has another extent. A shape of rank 0 is a row of one, which has
+    that axis then."""
+
+    keeps = frozenset({AxisRole.BATCH})
+    size: str
+    """The field that holds that extent."""
+
+    @property
+    def tells(self) -> tuple[str, ...]:
+        return (self.shape, self.size)
+
+    def sizes(self, desc: Any) -> tuple[int, ...]:
+        shape, axis = self.shape_and_axis(desc)
+        return (*shape[:axis], getattr(desc, self.size), *shape[axis + 1 :])
+
+
 class _OneMore(DerivedAxes):
     def sizes(self, desc: Any) -> tuple[int, ...]:
         return (getattr(desc, self.field) + 1,)
@@ -73,6 +95,15 @@ def without(axis: str) -> DerivedAxes:
 def along(axis: str) -> DerivedAxes:
     """Only the axis that the field `axis` names: one value for each place in a row."""
     return _derived(_Along, f"along {axis}", axis)
+
+
+def replaced(axis: str, size: str) -> DerivedAxes:
+    """A shape whose axis that the field `axis` names has the extent `size`: what indices along that
+    axis point into."""
+    made = _derived(Replaced, f"... with {size} along {axis}", axis)
+    assert isinstance(made, Replaced)
+    made.size = size
+    return made
 
 
 def one_more(size: str) -> DerivedAxes:

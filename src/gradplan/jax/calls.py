@@ -154,7 +154,7 @@ def _prepared(callee: Callee, given: tuple[Given, ...], options: _Options) -> _C
     if op.broadcasts:
         bound = {shapes[0][0].axes[0]: broadcast_shape(name, shapes)}
     else:
-        bound = bind_axes(name, op, shapes)
+        bound = bind_axes(name, op, shapes, options.values)
     # A scalar is a row of length 1, and must stay one when a batch of them comes.
     scalar = op.axis_field is not None
     inside = {axis: extent or (1,) for axis, extent in bound.items()} if scalar else bound

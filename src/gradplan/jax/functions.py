@@ -6,6 +6,7 @@ functions.pyi, which `make stubs` writes.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -35,10 +36,21 @@ class _Calls:
         chosen.update({flag: SIGNATURES[name] for flag, name in offer.like.chooses.items()})
         return {flag: Callee(s, offer.name, offer.like) for flag, s in chosen.items()}
 
+    @functools.cached_property
+    def _own(self) -> Callee:
+        """The function by its own names, for what is made of it (`Like.adapts`)."""
+        like = dataclasses.replace(self.offer.like, names={})
+        return Callee(self.offer.signature, self.offer.name, like)
+
+    def _inner(self, **values: Any) -> Any:
+        return self._own(values)
+
     def __call__(self, values: dict[str, Any]) -> Any:
         like = self.offer.like
         check_given(self.offer.name, values)
         self.offer.check_flags(values)
+        if like.adapts is not None:
+            return like.adapts(jax, self._inner, **values)
         flag = next((flag for flag in like.chooses if values[flag]), "")
         for size, indices in like.inferred.items():
             if values[size] is None:

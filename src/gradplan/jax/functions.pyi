@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, Ties
 
 OFFERS: Offers
 __all__ = [
@@ -19,18 +19,15 @@ __all__ = [
     "cumprod",
     "cumsum",
     "embedding",
+    "index_add",
+    "index_select",
     "lerp",
     "linear_scan",
     "logcumsumexp",
-    "segment_log_softmax",
-    "segment_logsumexp",
-    "segment_max",
-    "segment_mean",
-    "segment_min",
-    "segment_prod",
-    "segment_softmax",
+    "scatter_add",
     "segment_sum",
     "sparsemax",
+    "take_along_axis",
 ]
 
 def lerp(a: ArrayLike, b: ArrayLike, weight: SupportsFloat) -> Array:
@@ -81,12 +78,101 @@ def embedding(
            [0., 0.]], dtype=float32)
     """
 
+def take_along_axis(
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: SupportsIndex = -1,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Elements by index along an axis, as `jnp.take_along_axis`.
+
+    Args:
+        arr: the values [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> take_along_axis(jnp.float32([[1, 2, 3]]), jnp.array([[2, -3]]), axis=1)
+    Array([[3., 1.]], dtype=float32)
+    """
+
+def scatter_add(
+    operand: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    axis: SupportsIndex = -1,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """operand, with updates added where indices say along an axis.
+
+    Replaces `operand.at[indices].add(updates)`.
+
+    Args:
+        operand: what the sums are added to
+        indices: positions along the axis, int32 or int64
+        updates: the values
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+
+    >>> scatter_add(jnp.zeros(3), jnp.array([1, 0, -2]), jnp.ones(3))
+    Array([1., 2., 0.], dtype=float32)
+    """
+
+def index_select(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Slices by index along an axis.
+
+    Replaces `jnp.take(x, indices, axis)`; negative indices are out of range.
+
+    Args:
+        x: the values [... with size along axis]
+        indices: positions along the axis [along axis], int32 or int64
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+    """
+
+def index_add(
+    x: ArrayLike,
+    indices: ArrayLike,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Sums of the slices with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis [along axis], int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+    """
+
 def linear_scan(
     a: ArrayLike,
     b: ArrayLike,
     initial: ArrayLike | None = None,
     axis: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
 ) -> Array:
     """Linear recurrence h[t] = a[t] h[t-1] + b[t] along an axis.
 
@@ -99,6 +185,7 @@ def linear_scan(
         initial: the state before the first [... without scan_axis]
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the states
@@ -108,13 +195,20 @@ def linear_scan(
     Array([5. , 3.5, 1. , 1.5], dtype=float32)
     """
 
-def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+def cumsum(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> Array:
     """Running sum along an axis, as `jax.lax.cumsum`.
 
     Args:
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
@@ -123,13 +217,20 @@ def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -
     Array([6., 5., 3.], dtype=float32)
     """
 
-def cumprod(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+def cumprod(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> Array:
     """Running product, as `jax.lax.cumprod`. Gradients are right with zeros.
 
     Args:
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
@@ -144,6 +245,7 @@ def cummax(
     axis: SupportsIndex = 0,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
 ) -> Array:
     """Running maximum along an axis, as `jax.lax.cummax`.
@@ -155,6 +257,7 @@ def cummax(
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         ties: which of several equal extremes receives the gradient
 
     Returns:
@@ -171,6 +274,7 @@ def cummin(
     axis: SupportsIndex = 0,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
 ) -> Array:
     """Running minimum along an axis, as `jax.lax.cummin`; `ties` as for `cummax`.
@@ -179,6 +283,7 @@ def cummin(
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         ties: which of several equal extremes receives the gradient
 
     Returns:
@@ -188,13 +293,20 @@ def cummin(
     Array([3., 1., 1., 0.], dtype=float32)
     """
 
-def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+def cumlogsumexp(
+    operand: ArrayLike,
+    axis: SupportsIndex = 0,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> Array:
     """Logarithm of the running sum of exponentials, as `jax.lax.cumlogsumexp`.
 
     Args:
         operand: what is scanned
         axis: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
@@ -246,6 +358,8 @@ def cummax_with_indices(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    *,
+    exclusive: bool = False,
 ) -> tuple[Array, Array]:
     """Running maximum along an axis, and where it comes from: `cummax`, `cummax_indices`.
 
@@ -254,6 +368,7 @@ def cummax_with_indices(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes it is
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running extreme; positions along the axis, counted from its beginning
@@ -264,6 +379,8 @@ def cummin_with_indices(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
+    *,
+    exclusive: bool = False,
 ) -> tuple[Array, Array]:
     """Running minimum along an axis, and where it comes from: `cummin`, `cummin_indices`.
 
@@ -272,6 +389,7 @@ def cummin_with_indices(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes it is
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running extreme; positions along the axis, counted from its beginning
@@ -305,229 +423,6 @@ def segment_sum(
 
     >>> segment_sum(jnp.float32([1, 2, 3]), jnp.array([1, 0, 1]))
     Array([2., 4.], dtype=float32)
-    """
-
-def segment_mean(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: SupportsIndex | None = None,
-    indices_are_sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
-) -> Array:
-    """Means of the rows with the same id; ids out of range are dropped, as in JAX.
-
-    An empty segment is 0. `num_segments` must be given inside of `jit`; by default it is the
-    largest id plus one.
-
-    Replaces `jax.ops.segment_sum of rows and of ones`; ids that are said to be sorted and are
-    not raise.
-
-    Args:
-        data: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments; by default the largest of segment_ids plus one
-        indices_are_sorted: as `gradplan.segment_mean` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_mean(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
-    Array([1.5, 0. , 6. ], dtype=float32)
-    """
-
-def segment_max(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: SupportsIndex | None = None,
-    indices_are_sorted: bool = False,
-    *,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
-    ties: SegmentTies | Literal["first", "last", "share"] = "share",
-) -> Array:
-    """Maxima of the rows with the same id; ids out of range are dropped, as in JAX.
-
-    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
-    largest id plus one.
-
-    Of equal extremes all get the same share of the gradient; `ties="first"` or
-    `"last"` gives it to one.
-
-    Replaces `jax.ops.segment_max`; ids that are said to be sorted and are not raise.
-
-    Args:
-        data: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments; by default the largest of segment_ids plus one
-        indices_are_sorted: as `gradplan.segment_max` does it
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        ties: which of several equal extremes receives the gradient, or all of them a share
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_max(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
-    Array([  2., -inf,   6.], dtype=float32)
-    """
-
-def segment_min(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: SupportsIndex | None = None,
-    indices_are_sorted: bool = False,
-    *,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
-    ties: SegmentTies | Literal["first", "last", "share"] = "share",
-) -> Array:
-    """Minima of the rows with the same id; ids out of range are dropped, as in JAX.
-
-    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
-    largest id plus one.
-
-    Of equal extremes all get the same share of the gradient; `ties="first"` or
-    `"last"` gives it to one.
-
-    Replaces `jax.ops.segment_min`; ids that are said to be sorted and are not raise.
-
-    Args:
-        data: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments; by default the largest of segment_ids plus one
-        indices_are_sorted: as `gradplan.segment_min` does it
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        ties: which of several equal extremes receives the gradient, or all of them a share
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_min(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
-    Array([ 1., inf,  6.], dtype=float32)
-    """
-
-def segment_prod(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: SupportsIndex | None = None,
-    indices_are_sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
-) -> Array:
-    """Products of the rows with the same id; ids out of range are dropped, as in JAX.
-
-    An empty segment is 1. `num_segments` must be given inside of `jit`; by default it is the
-    largest id plus one.
-
-    Replaces `jax.ops.segment_prod`; ids that are said to be sorted and are not raise.
-
-    Args:
-        data: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments; by default the largest of segment_ids plus one
-        indices_are_sorted: as `gradplan.segment_prod` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_prod(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
-    Array([2., 1., 6.], dtype=float32)
-    """
-
-def segment_logsumexp(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: SupportsIndex | None = None,
-    indices_are_sorted: bool = False,
-    *,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
-) -> Array:
-    """Log-sum-exps of the rows with the same id; ids out of range are dropped, as in JAX.
-
-    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
-    largest id plus one.
-
-    Replaces `jax.ops.segment_max and segment_sum`; ids that are said to be sorted and are not
-    raise.
-
-    Args:
-        data: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments; by default the largest of segment_ids plus one
-        indices_are_sorted: as `gradplan.segment_logsumexp` does it
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_logsumexp(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
-    Array([2.3132617,      -inf, 6.       ], dtype=float32)
-    """
-
-def segment_softmax(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: SupportsIndex | None = None,
-    indices_are_sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
-) -> Array:
-    """Softmax over the rows with the same id; rows of ids out of range are 0.
-
-    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
-    be given inside of `jit`; by default it is the largest id plus one.
-
-    Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
-    not raise.
-
-    Args:
-        data: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments; by default the largest of segment_ids plus one
-        indices_are_sorted: as `gradplan.segment_softmax` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the share of each row
-
-    >>> segment_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
-    Array([0.5, 0.5, 1. ], dtype=float32)
-    """
-
-def segment_log_softmax(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: SupportsIndex | None = None,
-    indices_are_sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "skip",
-) -> Array:
-    """Logarithm of the softmax over the rows with the same id; rows of ids out of range are 0.
-
-    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
-    be given inside of `jit`; by default it is the largest id plus one.
-
-    Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
-    not raise.
-
-    Args:
-        data: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments; by default the largest of segment_ids plus one
-        indices_are_sorted: as `gradplan.segment_log_softmax` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the share of each row
-
-    >>> segment_log_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
-    Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
     """
 
 def sparsemax(operand: ArrayLike, axis: SupportsIndex = -1) -> Array:

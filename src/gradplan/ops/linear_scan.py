@@ -175,9 +175,7 @@ LINEAR_SCAN = Op(
         reads("a", "input_shape", doc="what the state before is multiplied by"),
         reads("b", "input_shape", doc="what is added"),
         reads("initial", without("scan_axis"), optional=True, doc="the state before the first"),
-        writes(
-            "h", "input_shape", doc="the states", inplace=("a", "b"), inplace_when=INCLUSIVE
-        ),
+        writes("h", "input_shape", doc="the states", inplace=("a", "b"), inplace_when=INCLUSIVE),
     ),
     functions=(
         Function(

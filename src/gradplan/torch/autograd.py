@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gradplan.declaration import OPS, Gradient, Op, Values
+from gradplan.declaration.tensors import Replaced
 from gradplan.torch import private
 from gradplan.torch.fast_path import Recorder, is_compiling
 from gradplan.torch.namespace import XP
@@ -173,10 +174,18 @@ class Layout:
             if name not in options and any(name in t.axes for t in operator.tensors)
         }
         self._at = {name: len(self.inputs) + i for i, name in enumerate(options)}
+        # And those along the axis that is worked along.
+        self._resized = {
+            axes.size: (i, self._at[axes.field])
+            for i, t in enumerate(operator.tensors)
+            if isinstance(axes := t.axes[0], Replaced) and axes.size in wanted
+        }
 
     def saved_options(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The values of `options` for a call."""
         sizes = {name: arguments[i].shape[axis] for name, (i, axis) in self._sizes.items()}
+        for name, (i, axis) in self._resized.items():
+            sizes[name] = arguments[i].shape[arguments[axis]]
         given = {name: arguments[i] for name, i in self._at.items()}
         values = {**self._defaults, **sizes, **given}
         return tuple(values[name] for name in self.options)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gradplan.declaration import Arithmetic, AxisRole
+from gradplan.declaration.tensors import Replaced
 from gradplan.torch.operators import NAMESPACE, OPERATORS, Operator
 
 Rule = Callable[..., tuple[Any, Any]]
@@ -66,6 +67,9 @@ def _one_more_axis(operator: Operator) -> Rule:
     names = [p.info.name for p in operator.options]
     axis_at = None if op.axis_field is None else names.index(op.axis_field)
     whole = [t.axes == (op.shape_field,) for t in (*operator.tensors, *operator.outputs)]
+    shaped = [i for i, w in enumerate(whole[:count]) if w]
+    resized = [i for i, t in enumerate(operator.tensors) if isinstance(t.axes[0], Replaced)]
+    ranked = (shaped or resized)[0]  # of the shape's rank
     apart = [not op.has_batch(t) for t in operator.tensors]
     loop = _one_by_one(operator)
 
@@ -77,7 +81,7 @@ def _one_more_axis(operator: Operator) -> Rule:
             for x, dim, alone in zip(arguments[:count], dims, apart, strict=False)
         ]
         rest = list(arguments[count:])
-        rank = tensors[whole.index(True)].ndim - 1
+        rank = tensors[ranked].ndim - 1
         scalar = rank == 0 and axis_at is not None
         if axis_at is not None:
             rest[axis_at] = 1 if scalar else rest[axis_at] % rank + 1

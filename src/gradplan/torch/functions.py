@@ -258,11 +258,55 @@ def _expanded(x: Any, shape: Sequence[int], repeat: Callable[..., Any]) -> Any:
     return made.reshape([shape[i] for i in order]).permute(back)
 
 
+class _Adapted:
+    """A function that PyTorch's is made of (`Like.adapts`)."""
+
+    def __init__(self, offer: Offer) -> None:
+        self.offer = offer
+        required = [p for p in offer.parameters if p.default is p.empty]
+        self.tensors = [p.name for p in required if p.annotation == TORCH.takes]
+
+    @functools.cached_property
+    def operator(self) -> Operator:
+        return OPERATORS[self.offer.signature.function.name]
+
+    @functools.cached_property
+    def options(self) -> list[tuple[str, Field]]:
+        return [
+            (p.name, what.info.field)
+            for p in self.offer.parameters
+            if isinstance(what := self.offer.meaning(p.name), Parameter)
+            and not what.info.field.is_axis
+        ]
+
+    def _inner(self, **values: Any) -> Any:
+        return self.operator.call(*[values[name] for name in self.operator.arguments])
+
+    def __call__(self, **values: Any) -> Any:
+        name, adapts = self.offer.name, self.offer.like.adapts
+        assert adapts is not None
+        check_given(name, values)
+        for tensor in self.tensors:
+            if not isinstance(values[tensor], torch.Tensor):
+                raise InvalidProblem(
+                    f"{name}: {tensor}: expected a torch.Tensor; got {describe(values[tensor])}"
+                )
+        given = [(tensor, values[tensor]) for tensor in self.tensors]
+        if len({x.device for _, x in given}) > 1:
+            check_one_device(name, given)
+        for option, field in self.options:
+            values[option] = plain_option(name, option, field, values[option])
+        return adapts(torch, self._inner, **values)
+
+
 def _make(offer: Offer) -> Callable[..., Any]:
     """The function. The fast path knows calls as there have been: what was checked then still
     holds. It gives None for others, whatever their arguments are."""
-    call = _Call(offer)
     names = [p.name for p in offer.parameters]
+    if offer.like.adapts is not None:
+        body = f"return call({', '.join(f'{name}={name}' for name in names)})"
+        return offer.compile(body, __name__, call=_Adapted(offer))
+    call = _Call(offer)
     condition = "dtype is None and " if "dtype" in names else ""
     condition += "not is_compiling() and "
     # 1 equals True, and is refused: only by whoever looks at everything.

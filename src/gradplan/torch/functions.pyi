@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overl
 import torch
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies
+from gradplan.vocabulary import Bounds
 
 OFFERS: Offers
 __all__ = [
@@ -13,16 +13,13 @@ __all__ = [
     "cumprod",
     "cumsum",
     "embedding",
+    "gather",
+    "index_add",
+    "index_select",
     "lerp",
     "linear_scan",
     "logcumsumexp",
-    "segment_log_softmax",
-    "segment_logsumexp",
-    "segment_max",
-    "segment_mean",
-    "segment_min",
-    "segment_prod",
-    "segment_softmax",
+    "scatter_add",
     "segment_sum",
     "sparsemax",
 ]
@@ -79,12 +76,115 @@ def embedding(
              [1., 2.]]])
     """
 
+def gather(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Elements by index along `dim`; elsewhere the indices may end earlier.
+
+    Replaces `torch.gather`.
+
+    Args:
+        input: the values [... with size along axis]
+        dim: the axis that indices are along
+        index: positions along the axis, int32 or int64
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> gather(torch.tensor([[1.0, 2.0, 3.0]]), 1, torch.tensor([[2, 0]]))
+    tensor([[3., 1.]])
+    """
+
+def scatter_add(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """input, with the elements of `src` added where `index` says along `dim`.
+
+    Replaces `torch.scatter_add`.
+
+    Args:
+        input: what the sums are added to
+        dim: the axis that indices are along
+        index: positions along the axis, int32 or int64
+        src: the values
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+
+    >>> scatter_add(torch.zeros(3), 0, torch.tensor([1, 0, 1]), torch.ones(3))
+    tensor([1., 2., 0.])
+    """
+
+def index_select(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Slices by index along `dim`.
+
+    Replaces `torch.index_select`.
+
+    Args:
+        input: the values [... with size along axis]
+        dim: the axis that indices are along
+        index: positions along the axis [along axis], int32 or int64
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        what is picked, 0 where an index is skipped
+
+    >>> index_select(torch.tensor([[1.0, 2.0, 3.0]]), 1, torch.tensor([2, 0]))
+    tensor([[3., 1.]])
+    """
+
+def index_add(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    source: torch.Tensor,
+    *,
+    alpha: Any = 1,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """input, with the slices of `source` added where `index` says along `dim`.
+
+    Replaces `torch.index_add`.
+
+    Args:
+        input: what the sums are added to
+        dim: the axis that indices are along
+        index: positions along the axis [along axis], int32 or int64
+        source: the values
+        alpha: a factor of the sums
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the sums
+
+    >>> index_add(torch.zeros(3), 0, torch.tensor([1, 0, 1]), torch.ones(3))
+    tensor([1., 2., 0.])
+    """
+
 def linear_scan(
     a: torch.Tensor,
     b: torch.Tensor,
     initial: torch.Tensor | None = None,
     dim: SupportsIndex = -1,
     reverse: bool = False,
+    exclusive: bool = False,
 ) -> torch.Tensor:
     """Linear recurrence h[t] = a[t] h[t-1] + b[t] along `dim`.
 
@@ -97,6 +197,7 @@ def linear_scan(
         initial: the state before the first [... without scan_axis]
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the states
@@ -113,6 +214,7 @@ def cumsum(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     dtype: Any = None,
 ) -> torch.Tensor:
     """Running sum along `dim`; from the end with `reverse`.
@@ -123,6 +225,7 @@ def cumsum(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         dtype: an element type to convert to first
 
     Returns:
@@ -132,6 +235,8 @@ def cumsum(
     tensor([1., 3., 6.])
     >>> cumsum(torch.tensor([1, 2, 3]), 0, reverse=True)
     tensor([6, 5, 3])
+    >>> cumsum(torch.tensor([1.0, 2.0, 3.0]), 0, exclusive=True)
+    tensor([0., 1., 3.])
     """
 
 def cumprod(
@@ -139,6 +244,7 @@ def cumprod(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     dtype: Any = None,
 ) -> torch.Tensor:
     """Running product along `dim`; gradients of any order are right with zeros in x.
@@ -149,6 +255,7 @@ def cumprod(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         dtype: an element type to convert to first
 
     Returns:
@@ -166,6 +273,7 @@ def cummax(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[True] = True,
 ) -> ValuesAndIndices:
     """Running maximum along `dim`, and where it comes from.
@@ -176,6 +284,7 @@ def cummax(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         return_indices: whether to give a pair of values and indices
 
     Returns:
@@ -194,6 +303,7 @@ def cummax(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[False],
 ) -> torch.Tensor: ...
 @overload
@@ -202,6 +312,7 @@ def cummax(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: bool,
 ) -> ValuesAndIndices | torch.Tensor: ...
 @overload
@@ -210,6 +321,7 @@ def cummin(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[True] = True,
 ) -> ValuesAndIndices:
     """Running minimum along `dim`, and where it comes from.
@@ -220,6 +332,7 @@ def cummin(
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
         return_indices: whether to give a pair of values and indices
 
     Returns:
@@ -235,6 +348,7 @@ def cummin(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: Literal[False],
 ) -> torch.Tensor: ...
 @overload
@@ -243,9 +357,16 @@ def cummin(
     dim: SupportsIndex,
     reverse: bool = False,
     *,
+    exclusive: bool = False,
     return_indices: bool,
 ) -> ValuesAndIndices | torch.Tensor: ...
-def logcumsumexp(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> torch.Tensor:
+def logcumsumexp(
+    x: torch.Tensor,
+    dim: SupportsIndex,
+    reverse: bool = False,
+    *,
+    exclusive: bool = False,
+) -> torch.Tensor:
     """Logarithm of the running sum of exponentials along `dim`.
 
     Replaces `torch.logcumsumexp`.
@@ -254,6 +375,7 @@ def logcumsumexp(x: torch.Tensor, dim: SupportsIndex, reverse: bool = False) -> 
         x: what is scanned
         dim: the axis to scan along
         reverse: scan from the last element to the first
+        exclusive: give what is before each element, without itself
 
     Returns:
         the running result
@@ -289,232 +411,6 @@ def segment_sum(
 
     >>> segment_sum(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
     tensor([2., 4.])
-    """
-
-def segment_mean(
-    x: torch.Tensor,
-    segment_ids: torch.Tensor,
-    num_segments: SupportsIndex,
-    sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-) -> torch.Tensor:
-    """Means of the rows of x [N, ...] with the same id: [num_segments, ...].
-
-    `sorted` promises that the ids do not descend, which is faster. An empty segment is 0.
-    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
-    out.
-
-    Replaces `torch.scatter_reduce(..., 'mean')`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        sorted: as `gradplan.segment_mean` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_mean(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([1.5000, 0.0000, 6.0000])
-    """
-
-def segment_max(
-    x: torch.Tensor,
-    segment_ids: torch.Tensor,
-    num_segments: SupportsIndex,
-    sorted: bool = False,
-    *,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    ties: SegmentTies | Literal["first", "last", "share"] = "share",
-) -> torch.Tensor:
-    """Maxima of the rows of x [N, ...] with the same id: [num_segments, ...].
-
-    `sorted` promises that the ids do not descend, which is faster. An empty segment is `fill`.
-    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
-    out.
-
-    Of equal extremes all get the same share of the gradient; `ties="first"` or
-    `"last"` gives it to one.
-
-    Replaces `torch.scatter_reduce(..., 'amax')`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        sorted: as `gradplan.segment_max` does it
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        ties: which of several equal extremes receives the gradient, or all of them a share
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_max(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([2., -inf, 6.])
-    """
-
-def segment_min(
-    x: torch.Tensor,
-    segment_ids: torch.Tensor,
-    num_segments: SupportsIndex,
-    sorted: bool = False,
-    *,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-    ties: SegmentTies | Literal["first", "last", "share"] = "share",
-) -> torch.Tensor:
-    """Minima of the rows of x [N, ...] with the same id: [num_segments, ...].
-
-    `sorted` promises that the ids do not descend, which is faster. An empty segment is `fill`.
-    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
-    out.
-
-    Of equal extremes all get the same share of the gradient; `ties="first"` or
-    `"last"` gives it to one.
-
-    Replaces `torch.scatter_reduce(..., 'amin')`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        sorted: as `gradplan.segment_min` does it
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-        ties: which of several equal extremes receives the gradient, or all of them a share
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_min(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([1., inf, 6.])
-    """
-
-def segment_prod(
-    x: torch.Tensor,
-    segment_ids: torch.Tensor,
-    num_segments: SupportsIndex,
-    sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-) -> torch.Tensor:
-    """Products of the rows of x [N, ...] with the same id: [num_segments, ...].
-
-    `sorted` promises that the ids do not descend, which is faster. An empty segment is 1.
-    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
-    out.
-
-    Replaces `torch.scatter_reduce(..., 'prod')`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        sorted: as `gradplan.segment_prod` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_prod(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([2., 1., 6.])
-    """
-
-def segment_logsumexp(
-    x: torch.Tensor,
-    segment_ids: torch.Tensor,
-    num_segments: SupportsIndex,
-    sorted: bool = False,
-    *,
-    fill: SupportsFloat | None = None,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-) -> torch.Tensor:
-    """Log-sum-exps of the rows of x [N, ...] with the same id: [num_segments, ...].
-
-    `sorted` promises that the ids do not descend, which is faster. An empty segment is `fill`.
-    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
-    out.
-
-    Replaces `scatter_reduce, index_add and log`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        sorted: as `gradplan.segment_logsumexp` does it
-        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the reduction of each segment
-
-    >>> segment_logsumexp(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([2.3133,   -inf, 6.0000])
-    """
-
-def segment_softmax(
-    x: torch.Tensor,
-    segment_ids: torch.Tensor,
-    num_segments: SupportsIndex,
-    sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-) -> torch.Tensor:
-    """Softmax of x [N, ...] over the rows with the same id.
-
-    `sorted` promises that the ids do not descend, which is faster. A row of -inf has no
-    share, also in a segment of nothing else. An id outside of [0, num_segments)
-    raises; with `bounds="skip"` its row is 0.
-
-    Replaces `scatter_reduce, exp and index_add`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        sorted: as `gradplan.segment_softmax` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the share of each row
-
-    >>> segment_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([0.5000, 0.5000, 1.0000])
-    """
-
-def segment_log_softmax(
-    x: torch.Tensor,
-    segment_ids: torch.Tensor,
-    num_segments: SupportsIndex,
-    sorted: bool = False,
-    *,
-    bounds: Bounds | Literal["skip", "raise"] = "raise",
-) -> torch.Tensor:
-    """Logarithm of the softmax of x [N, ...] over the rows with the same id.
-
-    `sorted` promises that the ids do not descend, which is faster. A row of -inf has no
-    share, also in a segment of nothing else. An id outside of [0, num_segments)
-    raises; with `bounds="skip"` its row is 0.
-
-    Replaces `scatter_reduce, exp and index_add`.
-
-    Args:
-        x: the rows [num_inputs, ...]
-        segment_ids: the segment of each row [num_inputs], int32 or int64
-        num_segments: the number of segments
-        sorted: as `gradplan.segment_log_softmax` does it
-        bounds: skip ids outside of [0, num_segments), or raise
-
-    Returns:
-        the share of each row
-
-    >>> segment_log_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
-    tensor([-0.6931, -0.6931,  0.0000])
     """
 
 def sparsemax(x: torch.Tensor, dim: SupportsIndex = -1) -> torch.Tensor:

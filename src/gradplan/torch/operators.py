@@ -92,8 +92,9 @@ class Operator:
             if x is not None
         ]
         # Broadcasting is the function's business: derivatives would have to undo it.
-        bound = bind_axes(self.name, self.op, shapes)
-        for parameter, value in zip(self.options, arguments[len(self.tensors) :], strict=True):
+        rest = list(zip(self.options, arguments[len(self.tensors) :], strict=True))
+        bound = bind_axes(self.name, self.op, shapes, {p.info.name: x for p, x in rest})
+        for parameter, value in rest:
             if parameter.info.field.is_extent:
                 bound[parameter.info.name] = (value,)
         return bound
