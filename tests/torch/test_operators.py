@@ -16,7 +16,7 @@ import gradplan as gp  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
 from gradplan.declaration.tensors import DerivedAxes  # noqa: E402
 from gradplan.functional import SIGNATURES  # noqa: E402
-from gradplan.torch import autograd, batching, operators  # noqa: E402
+from gradplan.torch import autograd, batching, operators, sharding  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -47,7 +47,7 @@ def bits(x: Any) -> Any:
 
 
 def test_registration_knows_no_function_by_name() -> None:
-    for module in (operators, autograd, batching):
+    for module in (operators, autograd, batching, sharding):
         source = Path(module.__file__).read_text()
         assert not [name for name in SIGNATURES if re.search(rf"\b{name}\b", source)]
 

@@ -57,8 +57,7 @@ class TorchNamespace:
         if mask.ndim == 0:
             return torch.zeros_like(mask, dtype=torch.int64)
         n = mask.shape[axis]
-        place = torch.arange(n, device=mask.device)
-        place = place.view([-1 if i == axis % mask.ndim else 1 for i in range(mask.ndim)])
+        place = torch.ones_like(mask, dtype=torch.int64).cumsum(axis) - 1  # a DTensor, if it is one
         if not reverse:
             return torch.where(mask, place, 0).cummax(axis).values
         return torch.where(mask, place, n - 1).flip(axis).cummin(axis).values.flip(axis)

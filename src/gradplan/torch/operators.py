@@ -2,8 +2,8 @@
 
 One operator per function of the function layer: tensors first, then every option, all of them
 required. Its schema, the shapes of its outputs (for FakeTensor and meta tensors) and its kernel are
-derived from the declaration; derivatives are in autograd.py, vmap is in batching.py, and the way
-past all of it is in fast_path.py.
+derived from the declaration; derivatives are in autograd.py, vmap is in batching.py, DTensor in
+sharding.py, and the way past all of it is in fast_path.py.
 """
 
 from __future__ import annotations
@@ -255,12 +255,13 @@ class _Operators(dict[str, Operator]):
     """By name; made when they are asked for, so that ops may be declared at any time."""
 
     def __missing__(self, name: str) -> Operator:
-        from gradplan.torch import autograd, batching
+        from gradplan.torch import autograd, batching, sharding
 
         base, ignores = self._variants().get(name, (name, ()))
         operator = self[name] = Operator(name, functional.SIGNATURES[base], ignores)
         autograd.register(operator)
         batching.register(operator)
+        sharding.register(operator)
         return operator
 
     def _variants(self) -> dict[str, tuple[str, tuple[str, ...]]]:
