@@ -34,6 +34,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+@pytest.mark.slow
 def test_a_wrong_kernel_is_noticed(change: tuple[str, str], tmp_path: Path) -> None:
     module = changed_module("scan_rows", tmp_path, *change)
     assert is_noticed(ROWS, with_function_of(ROWS, module))

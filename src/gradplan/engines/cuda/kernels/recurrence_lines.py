@@ -19,8 +19,8 @@ linear_scan has and others do not is an initial value, one a line: the carry int
 
 Bytes, against the least (every tensor once): `whole` as many; gradients of extremes read and write
 an eighth of a byte per element more. The four launches read some tensors twice and logcumsumexp's x
-three times: 6/4 for the gradients of cumprod and logcumsumexp, 5/3 for linear_scan and 7/5 for its gradients, 5/3 for those of extremes, 4/2 for
-logcumsumexp.
+three times: 6/4 for the gradients of cumprod and logcumsumexp, 5/3 for those of extremes and for
+linear_scan, 7/5 for its gradients, 4/2 for logcumsumexp.
 
 PTX instructions per element, f32, executed (any layout / vectors): logcumsumexp `whole` 100 / 103,
 `local` 56 / 51, `apply` 98 / 92; gradients of cumprod 87 / 92, 58 / 51, 46 / 36; of logcumsumexp
