@@ -201,6 +201,7 @@ def sum_tensors() -> dict[str, GpuArray]:
     }
 
 
+@pytest.mark.slow
 def test_workspace(engine: CudaEngine) -> None:
     plan, given = gp.UnsortedSegmentSumPlan.select(SUM, device="cuda:0"), sum_tensors()
     size = plan.workspace_size

@@ -120,6 +120,7 @@ def test_sums_of_segments(kind: ElementKind) -> None:
 
 @pytest.mark.parametrize("kind", ELEMENTS)
 @pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.slow
 def test_gradient_of_a_table(kind: ElementKind, accumulate: bool) -> None:
     where = Where(accumulate)
     for number, (how, rows, segments, width) in enumerate(SUMS):

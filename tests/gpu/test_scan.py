@@ -142,7 +142,7 @@ def test_nothing_to_do() -> None:
 
 MUTANTS = {
     "a carry from the wrong chunk": (
-        "t = tl.where(chunk > 0, joined(l2, m, e, t2, KIND), l2)",
+        "t = tl.where(behind, joined(l2, m, e, t2, KIND), l2)",
         "t = l2",
         ("long columns", "near_one"),
     ),
