@@ -56,6 +56,7 @@ def test_parameters_are_those_of_the_declared_kernel() -> None:
         assert shipped.threads == 32 * kernel.warps
 
 
+@pytest.mark.slow
 def test_a_kernel_built_again_has_the_same_bytes() -> None:
     """The check of tools/kernels.py has another sample every day."""
     key = min(catalogue())

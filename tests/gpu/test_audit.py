@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from ptx.audit import audit, rounding_operations
 from ptx.run import kernels
 from ptx_snippets import module
+
+from gradplan.engines.cuda.launches.tiles import FLAT
+from gradplan.reference.prefix import FAN
 
 
 @pytest.mark.slow
@@ -91,6 +96,7 @@ ROUNDING: dict[str, set[str]] = {
 """What may round, by the first word of a key; others have longer formulas."""
 
 
+@pytest.mark.slow
 def test_kernels_round_only_by_the_operation_of_their_formula() -> None:
     wrong = []
     for key, binary in kernels().items():
@@ -102,3 +108,90 @@ def test_kernels_round_only_by_the_operation_of_their_formula() -> None:
         if allowed is not None and found != allowed:
             wrong.append(f"{key}: {found} instead of {allowed}")
     assert not wrong, "\n".join(wrong)
+
+
+# How often they round --------------------------------------------------------------------------
+
+LOADED = 8
+"""Steps of a linear recurrence that are written out."""
+CHAINED = 8
+"""Chunks of a chain that are."""
+PASSED = Counter(mul=4, add=1)
+"""base + A carry: the carry is split (one multiplication, for subnormals), mantissas multiplied,
+and two powers of two."""
+STEP = Counter(mul=1, add=1)
+PRODUCT = Counter(mul=3)
+"""One more factor in A: it is split, multiplied, and the product is split."""
+
+
+def times(count: int, what: Counter[str]) -> Counter[str]:
+    return Counter({name: count * each for name, each in what.items()})
+
+
+def linear(phase: str, result: int, behind: int) -> Counter[str]:
+    """`result`: multiplications of an element behind the recurrence, and `behind` of a line."""
+    results = Counter(mul=LOADED * result + behind)
+    if phase == "local":
+        return times(LOADED, STEP + PRODUCT)
+    if phase == "apply":
+        return times(LOADED, STEP) + PASSED + results
+    chained = Counter(mul=2)  # A2: one product, which is split
+    return times(LOADED, STEP + STEP + PRODUCT) + times(2, PASSED) + chained + results
+
+
+def extreme(phase: str) -> Counter[str]:
+    return Counter(add={"local": FAN, "apply": FAN + 1, "whole": 2 * FAN + 2}[phase])
+
+
+def formula(key: str, threads: int) -> Counter[str] | None:
+    """How often a kernel rounds in its text, where that follows from its formula."""
+    name, *rest = key.split("/")
+    each = FLAT // threads  # elements of a thread
+    match name, *rest:
+        case "linear_lines", _, phase, _:
+            return linear(phase, 0, 0)
+        case "linear_gradient_lines", _, phase, _:
+            return linear(phase, 1, 1)
+        case "gradient_lines", "cumprod", _, phase, _:
+            return linear(phase, 1, 0)
+        case "gradient_lines", "extreme", _, phase, _:
+            return extreme(phase)
+        case "chain", "cumprod" | "linear", _:
+            return times(CHAINED, PASSED)
+        case "chain", "extreme", _:
+            return Counter(add=CHAINED)
+        case "compose", "cumprod", _:
+            return PASSED + Counter(mul=2)
+        case "compose", "extreme", _:
+            return Counter(add=1)
+        case "scan_lines", "cumsum" | "cumprod" as kind, _, "totals", _:
+            return times(FAN, Counter(KINDS[kind]))
+        case "scan_lines", "cumsum" | "cumprod" as kind, _, "apply", _:
+            return times(FAN - 1 + 3 * FAN, Counter(KINDS[kind]))
+        case "lerp", *_:  # a + w (b - a), b - (b - a) (1 - w), a (1 - w) + b w
+            return times(each, Counter(add=2, sub=2, mul=4))
+        case "lerp_backward", *_:
+            return times(each, Counter(mul=2))
+        case "scale", *_:
+            return times(each, Counter(mul=1))
+    return None
+
+
+@pytest.mark.slow
+def test_kernels_round_as_often_as_their_formula() -> None:
+    wrong, seen = [], 0
+    for key, binary in kernels().items():
+        wanted = formula(key, binary.threads)
+        if wanted is not None:
+            seen += 1
+            found = rounding_operations(binary.ptx)
+            wrong += [] if found == wanted else [f"{key}: {found} instead of {wanted}"]
+    assert not wrong, "\n".join(wrong)
+    assert seen > 100
+
+
+def test_one_operation_too_many_is_found() -> None:
+    binary = kernels()["linear_lines/f32/whole/unit"]
+    line = next(each for each in binary.ptx.splitlines() if b"add.rn.f32" in each)
+    found = rounding_operations(binary.ptx.replace(line, line + b"\n" + line, 1))
+    assert found != formula(binary.key, binary.threads)

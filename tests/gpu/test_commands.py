@@ -98,6 +98,7 @@ def test_bench_without_a_gpu(
     assert "--engine cuda: no NVIDIA driver found" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bench_measures(
     engine: CudaEngine, driver: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

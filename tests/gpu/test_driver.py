@@ -94,6 +94,7 @@ def test_an_op_without_kernels(engine: CudaEngine, monkeypatch: pytest.MonkeyPat
     assert reason(engine) == "no kernel for binary_param"
 
 
+@pytest.mark.slow
 def test_an_archive_that_lacks_a_kernel(drivers: Callable[..., StandIn]) -> None:
     lacking = drivers(kernels=lambda: Without("contiguous"))
     assert reason(lacking.engine()) == "the package has no kernel lerp/f32/contiguous"
@@ -200,6 +201,7 @@ def sum_tensors() -> dict[str, GpuArray]:
     }
 
 
+@pytest.mark.slow
 def test_workspace(engine: CudaEngine) -> None:
     plan, given = gp.UnsortedSegmentSumPlan.select(SUM, device="cuda:0"), sum_tensors()
     size = plan.workspace_size

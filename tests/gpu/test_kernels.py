@@ -32,6 +32,7 @@ def test_kernels_have_the_bits_of_the_reference(
 MANY_KEYS = many_keys(*next(pair for pair in HERE if pair[1].name == "unsorted_segment_sum"))
 
 
+@pytest.mark.slow
 def test_many_keys_are_sorted() -> None:
     assert not wrong(MANY_KEYS)
 

@@ -86,6 +86,7 @@ def test_in_place(shape: tuple[int, ...]) -> None:
         assert same(tensors["da"], wanted[0]) and same(tensors["db"], wanted[1])
 
 
+@pytest.mark.slow
 def test_more_than_32_bits_of_elements() -> None:
     kind, shape = ElementKind.F16, (2, 5)
     a, y = (far_apart(2, 5, kind.dtype, 2**31 + 24) for _ in range(2))

@@ -87,6 +87,7 @@ def _sum(kind: ElementKind, rows: int, segments: int, width: int, bounds: str) -
 
 
 @pytest.mark.parametrize("kind", ELEMENTS)
+@pytest.mark.slow
 def test_sums_of_segments(kind: ElementKind) -> None:
     where = Where()
     for number, (how, rows, segments, width) in enumerate(SUMS):
@@ -119,6 +120,7 @@ def test_sums_of_segments(kind: ElementKind) -> None:
 
 @pytest.mark.parametrize("kind", ELEMENTS)
 @pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.slow
 def test_gradient_of_a_table(kind: ElementKind, accumulate: bool) -> None:
     where = Where(accumulate)
     for number, (how, rows, segments, width) in enumerate(SUMS):
@@ -231,6 +233,7 @@ def test_the_first_offence_is_reported(index: ElementKind) -> None:
     check((5000, 3), (8000, 2))
 
 
+@pytest.mark.slow
 def test_many_keys_are_scanned_by_several_programs() -> None:
     """With more counts than a program scans, and digits in every pass."""
     rows, segments = SORTED * (SCANNED // 16) + 700, 300
@@ -278,6 +281,7 @@ def test_more_rows_than_keys_can_count_are_refused() -> None:
 
 
 @pytest.mark.parametrize("rows", [900, 3000])
+@pytest.mark.slow
 def test_sums_do_not_depend_on_the_schedule(rows: int) -> None:
     """Not on which warp is first between two barriers, nor on which program."""
     kind = ElementKind.F32
@@ -376,6 +380,7 @@ def _checks_are_right(binaries: Any) -> bool:
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_wrong_kernel_is_noticed(
     family: str, old: str, new: str, right: Callable[[Any], bool] | None, tmp_path: Path
 ) -> None:

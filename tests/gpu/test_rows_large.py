@@ -66,6 +66,7 @@ def sparse(tmp_path: Path) -> Sparse:
     return Sparse(tmp_path)
 
 
+@pytest.mark.slow
 def test_sums_of_the_last_rows(sparse: Sparse) -> None:
     kind = ElementKind.F16
     desc = SegmentSumDescriptor(

@@ -33,6 +33,7 @@ def test_every_way_through_the_launches(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.slow
 def test_awkward_lengths(function: str) -> None:
     first = [*FUNCTIONS].index(function)  # not every length in every type with every function
     for number, n in enumerate(AWKWARD, first):
@@ -83,6 +84,7 @@ def test_inputs_that_repeat_elements() -> None:
         assert problem.differing() == 0, layout
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_who_runs_first() -> None:
     for name in ("long rows", "long columns", "rows, aligned"):
         problem = Problem("cummax_backward", "f32", WAYS[name], 1)
@@ -140,7 +142,7 @@ def test_nothing_to_do() -> None:
 
 MUTANTS = {
     "a carry from the wrong chunk": (
-        "t = tl.where(chunk > 0, joined(l2, m, e, t2, KIND), l2)",
+        "t = tl.where(behind, joined(l2, m, e, t2, KIND), l2)",
         "t = l2",
         ("long columns", "near_one"),
     ),

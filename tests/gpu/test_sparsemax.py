@@ -51,6 +51,7 @@ def _scores(label: str, shape: tuple[int, ...], kind: ElementKind, flavour: str)
 
 
 @pytest.mark.parametrize("kind", ELEMENTS)
+@pytest.mark.slow
 def test_bits_are_those_of_the_reference(kind: ElementKind) -> None:
     where = Where(ELEMENTS.index(kind))
     for number, (shape, axis) in enumerate(VECTORS + PROBLEMS * 2):
@@ -159,6 +160,7 @@ def _is_right(binaries: Any) -> bool:
         ("up(tl.load(g_at + i * g_step, mask=ok, other=0)) - mean", "mean"),
     ],
 )
+@pytest.mark.slow
 def test_a_wrong_kernel_is_noticed(old: str, new: str, tmp_path: Path) -> None:
     from gradplan.engines.cuda.kernels import sparsemax
 

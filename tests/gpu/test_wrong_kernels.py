@@ -34,11 +34,13 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+@pytest.mark.slow
 def test_a_wrong_kernel_is_noticed(change: tuple[str, str], tmp_path: Path) -> None:
     module = changed_module("scan_rows", tmp_path, *change)
     assert is_noticed(ROWS, with_function_of(ROWS, module))
 
 
+@pytest.mark.slow
 def test_the_same_kernel_from_another_file_is_not(tmp_path: Path) -> None:
     assert not is_noticed(ROWS, with_function_of(ROWS, changed_module("scan_rows", tmp_path)))
 

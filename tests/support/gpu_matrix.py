@@ -115,6 +115,7 @@ def _factors(op: Op, function: Function) -> dict[str, Sequence[Any]]:
         "index": INDICES,
         "order": ("sorted", "hot", "any"),
         "saved": ("forward", "any"),
+        "optional": (True, False) if any(t.optional for t in op.inputs) else (True,),
     }
     return factors
 
@@ -192,7 +193,8 @@ def planned(case: GpuCase) -> Program:
     op, desc = case.case.op, case.case.desc
     given = {}
     for operand in op.operands(desc):
-        if operand.name != case.left_out:
+        absent = operand.is_input and operand.optional and not case.case.optional
+        if operand.name != case.left_out and not absent:
             where = case.case.inputs if operand.is_input else case.case.outputs
             given[operand.name] = _layout(where, operand, _kind(case, operand))
     with _lines(case.whole):

@@ -1,4 +1,4 @@
-"""First-order recurrences for every layout: logcumsumexp, and gradients of scans but cumsum.
+"""First-order recurrences for every layout: logcumsumexp, linear_scan, gradients but cumsum's.
 
 A thread takes a line, or a block of 256 of it. In a whole line two recurrences run side by side in
 a block, `t` from the block's carry and `last` (the contract's L) without one: what they share
@@ -8,17 +8,19 @@ them within each chunk, `chain` the carries T2 of chunks, and `apply` runs the b
 
 What A comes from (`edge`, and `power` where it takes an integer, too), by KIND:
 
-    cumprod       mantissa and exponent of the product of the block's coefficients; A2 in its place
+    cumprod       mantissa and exponent of the product of the block's coefficients; A2 in its place;
+                  so for linear and linear_backward, which are linear_scan and its gradients
     logs, forward the running maximum at the block's end: A = exp(M_in - M_out)
     logs          y of the block's last element: A = exp(y_last - y_in)
     extreme       power: whether a record stops the carry (A = 0)
 
-Tensors of a gradient are walked in the order of the recurrence, that is from the scan's end.
+Tensors are walked in the order of the recurrence: those of a gradient from the scan's end. What
+linear_scan has and others do not is an initial value, one a line: the carry into the first block.
 
 Bytes, against the least (every tensor once): `whole` as many; gradients of extremes read and write
 an eighth of a byte per element more. The four launches read some tensors twice and logcumsumexp's x
-three times: 6/4 for the gradients of cumprod and logcumsumexp, 5/3 for those of extremes, 4/2 for
-logcumsumexp.
+three times: 6/4 for the gradients of cumprod and logcumsumexp, 5/3 for those of extremes and for
+linear_scan, 7/5 for its gradients, 4/2 for logcumsumexp.
 
 PTX instructions per element, f32, executed (any layout / vectors): logcumsumexp `whole` 100 / 103,
 `local` 56 / 51, `apply` 98 / 92; gradients of cumprod 87 / 92, 58 / 51, 46 / 36; of logcumsumexp
@@ -30,7 +32,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import apply, exp, log, multiply, neutral, op, split, times, up
+from gradplan.engines.cuda.launches.tiles import D_INITIAL_WANTED as _D_INITIAL_WANTED
+from gradplan.engines.cuda.launches.tiles import DA_WANTED as _DA_WANTED
+from gradplan.engines.cuda.launches.tiles import DB_WANTED as _DB_WANTED
+from gradplan.engines.cuda.launches.tiles import INITIAL_GIVEN as _INITIAL_GIVEN
+
+from .arithmetic import apply, down, exp, log, multiply, neutral, op, split, times, up
 from .lines import (
     BLOCK,
     CHUNK,
@@ -45,6 +52,11 @@ from .lines import (
     start_of,
 )
 from .scan_lines import is_record, turned
+
+GIVEN = tl.constexpr(_INITIAL_GIVEN)
+WANTED_DX = tl.constexpr(_DA_WANTED)
+WANTED_DB = tl.constexpr(_DB_WANTED)
+WANTED_INITIAL = tl.constexpr(_D_INITIAL_WANTED)
 
 # Coefficients ---------------------------------------------------------------------------------
 
@@ -172,10 +184,12 @@ def chain(
     along,
     chunk_across,
     chunk_along,
+    given,
     C: tl.constexpr,
     KIND: tl.constexpr,
 ):
-    """T2: what comes into each chunk but the first. Serial by definition, with 8 loads ahead."""
+    """T2: what comes into each chunk but the first. Serial by definition, with 8 loads ahead. If
+    `given`, something comes into the first one as well, and is there."""
     line = tl.program_id(0) * C + tl.arange(0, C)
     live = line < lines
     block = along.to(tl.int64)
@@ -183,6 +197,9 @@ def chain(
     logs: tl.constexpr = KIND == "log" or KIND == "log_backward"
     dtype: tl.constexpr = last_ptr.dtype.element_ty
     t2 = tl.zeros([C], dtype)
+    if given is not None:
+        initial = carry_ptr + line.to(tl.int64) * chunk_across
+        t2 = tl.load(initial, mask=live & (given != 0), other=0)
     into = tl.zeros([C], dtype)
     for i in range(0, chunks - 1, 8):
         at = row + i.to(tl.int64) * CHUNK * block
@@ -200,7 +217,10 @@ def chain(
             if logs:
                 m = coefficient(into, edge[k], KIND)
                 into = edge[k]
-            t2 = tl.where(i + k == 0, inside[k], joined(inside[k], m, e, t2, KIND))
+            alone = i + k == 0
+            if given is not None:
+                alone = alone & (given == 0)
+            t2 = tl.where(alone, inside[k], joined(inside[k], m, e, t2, KIND))
             to = line.to(tl.int64) * chunk_across + (i + k + 1).to(tl.int64) * chunk_along
             tl.store(carry_ptr + to, t2, mask=live & (k < left))
 
@@ -218,9 +238,10 @@ def carry_into(
     along,
     chunk_across,
     chunk_along,
+    given,
     KIND: tl.constexpr,
 ):
-    """T of each block but the first of its line."""
+    """T of each block; of the first of its line, if `given`."""
     logs: tl.constexpr = KIND == "log" or KIND == "log_backward"
     step = along.to(tl.int64)
     row = line.to(tl.int64) * across
@@ -228,7 +249,10 @@ def carry_into(
     inner = live & ((block & (CHUNK - 1)) != 0)
     before = row + (block - 1).to(tl.int64) * step
     t2_at = line.to(tl.int64) * chunk_across + chunk.to(tl.int64) * chunk_along
-    t2 = tl.load(carry_ptr + t2_at, mask=live & (chunk > 0), other=0)
+    behind = chunk > 0
+    if given is not None:
+        behind = behind | (given != 0)
+    t2 = tl.load(carry_ptr + t2_at, mask=live & behind, other=0)
     l2 = tl.load(last_ptr + before, mask=inner, other=0)
     m = tl.zeros_like(l2)
     e = tl.zeros(l2.shape, tl.int32)
@@ -240,7 +264,7 @@ def carry_into(
         m = coefficient(into, m, KIND)
     else:
         e = tl.load(power_ptr + before, mask=inner, other=0)
-    t = tl.where(chunk > 0, joined(l2, m, e, t2, KIND), l2)
+    t = tl.where(behind, joined(l2, m, e, t2, KIND), l2)
     return tl.where((block & (CHUNK - 1)) == 0, t2, t)
 
 
@@ -378,6 +402,7 @@ def log_lines(
                 along,
                 chunk_across,
                 chunk_along,
+                None,
                 "log",
             )
             t = tl.where(block == 0, zero, t)
@@ -402,19 +427,21 @@ def log_lines(
             tl.store(edge_ptr + p, top, mask=live)
 
 
-# Gradients ------------------------------------------------------------------------------------
+# Gradients, and linear_scan -------------------------------------------------------------------
 
 
 @triton.jit
-def gradient_block(
+def block_recurrence(
     dy,
     x,
     y,
     dx,
+    db,
     dys,
     xs,
     ys,
     dxs,
+    dbs,
     live,
     left,
     count,
@@ -422,6 +449,8 @@ def gradient_block(
     end,
     before,
     t,
+    outer,
+    wanted,
     KIND: tl.constexpr,
     APPLY: tl.constexpr,
     U: tl.constexpr,
@@ -430,23 +459,31 @@ def gradient_block(
 ):
     """A block of each line. `start`, `end`: whether it is the line's first, its last. `before`:
     what the element before the block holds, of x for cumprod, of y for the logs, and for extremes
-    if it is a record. Returns the last such, L, and mantissa and exponent of A as KIND has them."""
+    if it is a record. `outer`: what stands for y where there is none. Returns the last `before`, t
+    and L, mantissa and exponent of A as KIND has them, and t at the last element that there is."""
     dtype: tl.constexpr = compute_type(dy.dtype.element_ty)
     last = tl.zeros(dy.shape, dtype)
     zero = tl.zeros(dy.shape, dtype)
-    one = tl.full(dy.shape, 1.0, dtype)
-    m = one * 0.5
+    ending = zero
+    m = tl.full(dy.shape, 0.5, dtype)
+    linear: tl.constexpr = KIND == "cumprod" or KIND == "linear" or KIND == "linear_backward"
+    reads: tl.constexpr = KIND == "cumprod" or KIND == "linear_backward"
+    if KIND == "linear_backward":
+        to_dx = live & ((wanted & WANTED_DX) != 0)
+        to_db = live & ((wanted & WANTED_DB) != 0)
+    else:
+        to_dx = live
     e = tl.full(dy.shape, 1, tl.int32)
     if KIND == "extreme":
         e = tl.zeros(dy.shape, tl.int32)
     for i in range(0, count, U):
         b = fetch(dy, dys, i, live, left, U, V, UNIT)
-        if KIND == "cumprod":
+        if linear:
             xv = fetch(x, xs, i, live, left, U, V, UNIT)
-            if APPLY:  # and one more, because what counts is one position earlier in the scan
-                yv = fetch(y, ys, i, live, left, U, V, UNIT)
+            if APPLY and reads:  # one more: what counts is one position earlier in the scan
+                yv = fetch(y, ys, i, to_dx, left, U, V, UNIT)
                 more = (i + U < left) | ((i + U == left) & (end == 0))
-                beyond = tl.load(element(y, ys, i + U, V, UNIT), mask=live & more, other=0)
+                beyond = tl.load(element(y, ys, i + U, V, UNIT), mask=to_dx & more, other=0)
                 yv = yv + (up(beyond),)
         elif KIND == "log_backward":
             yv = fetch(y, ys, i, live, left, U, V, UNIT)
@@ -458,7 +495,9 @@ def gradient_block(
             before = word >> 15
             e = e | (stops & 0xFFFF)
         for k in tl.static_range(0, U):
-            if KIND == "cumprod":
+            if linear:
+                if KIND == "linear":
+                    before = xv[k]
                 new = extend(b[k], before, t)
                 alone = extend(b[k], before, last)
                 am, ae = split(before)
@@ -480,9 +519,11 @@ def gradient_block(
                 t = new
                 last = alone
             if APPLY:
-                if KIND == "cumprod":
-                    yb = tl.where((end != 0) & (i + k == left - 1), one, yv[k + 1])
+                if reads:
+                    yb = tl.where((end != 0) & (i + k == left - 1), outer, yv[k + 1])
                     d = tl.where(yb == 0.0, zero, multiply(yb, t))
+                elif KIND == "linear":
+                    d = t
                 elif KIND == "log_backward":
                     d = t * exp(difference(xv[k], yv[k]))
                     d = tl.where(xv[k] == float("-inf"), zero, d)
@@ -490,19 +531,28 @@ def gradient_block(
                     d = tl.where((word & (1 << k)) != 0, t, zero)
                 if k == 0:
                     out = (d,)
+                    ts = (t,)
                 else:
                     out = out + (d,)
+                    ts = ts + (t,)
+                if KIND == "linear_backward":
+                    ending = tl.where(i + k == left - 1, t, ending)
         if APPLY:
-            put(dx, dxs, i, live, left, out, U, V, UNIT)
-    return before, t, last, m, e
+            put(dx, dxs, i, to_dx, left, out, U, V, UNIT)
+            if KIND == "linear_backward":
+                put(db, dbs, i, to_db, left, ts, U, V, UNIT)
+    return before, t, last, m, e, ending
 
 
 @triton.jit
-def gradient_lines(
+def lines_recurrence(
     dy_ptr,
     x_ptr,
     y_ptr,
     dx_ptr,
+    db_ptr,
+    initial_ptr,
+    d_initial_ptr,
     last_ptr,
     edge_ptr,
     power_ptr,
@@ -516,6 +566,7 @@ def gradient_lines(
     along,
     chunk_across,
     chunk_along,
+    wanted,
     dys,
     dy0,
     dy1,
@@ -532,6 +583,16 @@ def gradient_lines(
     dx0,
     dx1,
     dx2,
+    dbs,
+    db0,
+    db1,
+    db2,
+    i0,
+    i1,
+    i2,
+    di0,
+    di1,
+    di2,
     C: tl.constexpr,
     KIND: tl.constexpr,
     PHASE: tl.constexpr,
@@ -539,7 +600,9 @@ def gradient_lines(
     V: tl.constexpr,
     UNIT: tl.constexpr,
 ):
-    """For extremes x is the words of `records`, one for 16 elements, and y is not looked at."""
+    """For extremes x is the words of `records`, one for 16 elements, and y is not looked at. In
+    linear_scan dy is b, x is a, and dx is h; its gradients have h for y, and da for dx. What only
+    they have is None for the others."""
     dtype: tl.constexpr = compute_type(dy_ptr.dtype.element_ty)
     p, line, block, live = my_piece(lines, blocks, across, along, C)
     dy = dy_ptr + start_of(line, e0, e1, dy0 * V, dy1 * V, dy2 * V)
@@ -550,14 +613,27 @@ def gradient_lines(
     y = y_ptr + start_of(line, e0, e1, y0 * V, y1 * V, y2 * V)
     dx = dx_ptr + start_of(line, e0, e1, dx0 * V, dx1 * V, dx2 * V)
     per: tl.constexpr = 16 if KIND == "extreme" else 1
+    linear: tl.constexpr = KIND == "linear" or KIND == "linear_backward"
+    BETWEEN: tl.constexpr = "cumprod" if linear else KIND
     zero = tl.zeros([C], dtype)
     power = tl.zeros([C], tl.int32)
+    db = dx
+    outer = tl.full([C], 1.0, dtype)
+    if linear:
+        given = (wanted & GIVEN) != 0
+        at = start_of(line, e0, e1, i0, i1, i2)
+        outer = up(tl.load(initial_ptr + at, mask=live & given, other=0))
+    if KIND == "linear_backward":
+        db = db_ptr + start_of(line, e0, e1, db0 * V, db1 * V, db2 * V)
+    ending = zero
     if PHASE == "whole":
         before = zero
         if KIND == "extreme":
             before = power
         t2 = zero
         carry = zero
+        if KIND == "linear":
+            carry = outer
         inside = zero
         m2 = zero
         e2 = power
@@ -571,22 +647,31 @@ def gradient_lines(
                 edge = tl.where(fresh, before, edge)
             first = b.to(tl.int64) * BLOCK
             left = tl.minimum(n - first, BLOCK).to(tl.int32)
-            before, t, last, m, e = gradient_block(
+            start = b == 0
+            alone = b < CHUNK
+            if KIND == "linear":
+                start = start & (given == 0)
+                alone = alone & (given == 0)
+            before, t, last, m, e, ending = block_recurrence(
                 dy + first * dys,
                 x + (first // per) * xs,
                 y + first * ys,
                 dx + first * dxs,
+                db + first * dbs if KIND == "linear_backward" else dx,
                 dys,
                 xs,
                 ys,
                 dxs,
+                dbs,
                 live,
                 left,
                 left,
-                b == 0,
+                start,
                 b == total - 1,
                 before,
                 carry,
+                outer,
+                wanted,
                 KIND,
                 True,
                 U,
@@ -597,17 +682,18 @@ def gradient_lines(
                 m = decay(before, into)
                 m2 = decay(before, edge)
             else:
-                nm, ne = chained(m, e, m2, e2, KIND)
+                nm, ne = chained(m, e, m2, e2, BETWEEN)
                 m2 = tl.where(fresh, m, nm)
                 e2 = tl.where(fresh, e, ne)
-            inside = tl.where(fresh, last, joined(last, m, e, inside, KIND))
-            carry = tl.where(b < CHUNK, inside, joined(inside, m2, e2, t2, KIND))
+            inside = tl.where(fresh, last, joined(last, m, e, inside, BETWEEN))
+            carry = tl.where(alone, inside, joined(inside, m2, e2, t2, BETWEEN))
+        ends = live
     else:
         first = block.to(tl.int64) * BLOCK
         left = tl.minimum(n - first, BLOCK).to(tl.int32)
         count = tl.minimum(n, BLOCK).to(tl.int32)
         behind = live & (block > 0)
-        if KIND == "cumprod":
+        if BETWEEN == "cumprod":
             before = up(tl.load(element(x, xs, first - 1, V, UNIT), mask=behind, other=0))
         elif KIND == "log_backward":
             before = up(tl.load(element(y, ys, first - 1, V, UNIT), mask=behind, other=0))
@@ -627,24 +713,32 @@ def gradient_lines(
                 along,
                 chunk_across,
                 chunk_along,
-                KIND,
+                wanted & GIVEN if KIND == "linear" else None,
+                BETWEEN,
             )
-        before, t, last, m, e = gradient_block(
+        start = block == 0
+        if KIND == "linear":
+            start = start & (given == 0)
+        before, t, last, m, e, ending = block_recurrence(
             dy + first * dys,
             x + (first // per) * xs,
             y + first * ys,
             dx + first * dxs,
+            db + first * dbs if KIND == "linear_backward" else dx,
             dys,
             xs,
             ys,
             dxs,
+            dbs,
             live,
             left,
             count,
-            block == 0,
+            start,
             block == blocks - 1,
             before,
             t,
+            outer,
+            wanted,
             KIND,
             PHASE == "apply",
             U,
@@ -653,12 +747,22 @@ def gradient_lines(
         )
         if PHASE == "local":
             tl.store(last_ptr + p, last, mask=live)
-            if KIND == "cumprod":
+            if BETWEEN == "cumprod":
                 tl.store(edge_ptr + p, m, mask=live)
+            if KIND == "linear":  # where `chain` and `apply` look for it
+                at = line.to(tl.int64) * chunk_across
+                tl.store(carry_ptr + at, outer, mask=live & given & (block == 0))
             if KIND == "log_backward":
                 tl.store(edge_ptr + p, before, mask=live)
             if KIND != "log_backward":
                 tl.store(power_ptr + p, e, mask=live)
+        ends = live & (block == blocks - 1)
+    if KIND == "linear_backward" and PHASE != "local":
+        a = up(tl.load(element(x, xs, n - 1, V, UNIT), mask=ends & (n > 0), other=0))
+        d = tl.where(a == 0.0, zero, multiply(a, ending))
+        at = d_initial_ptr + start_of(line, e0, e1, di0, di1, di2)
+        to_initial = ends & ((wanted & WANTED_INITIAL) != 0)
+        tl.store(at, down(d, d_initial_ptr.dtype.element_ty), mask=to_initial)
 
 
 # Records --------------------------------------------------------------------------------------

@@ -16,7 +16,16 @@ COMPUTE: Mapping[str, str] = {"f16": "*fp32", "bf16": "*fp32", "f32": "*fp32", "
 _WORDS = {"words_ptr": "*u16", "power_ptr": "*i32", "block_at_ptr": "*i64", "chunk_at_ptr": "*i64"}
 _WIDE = {"n", "origin", "sign"}
 """Numbers of 64 bits; strides are, too."""
-_STRIDED = ("dy", "dx", "x", "y", "w")
+_STRIDED = ("dy", "dx", "db", "x", "y", "w", "i", "di")
+_TENSORS = ("x_ptr", "y_ptr", "dy_ptr", "dx_ptr", "db_ptr", "initial_ptr", "d_initial_ptr")
+
+
+_OF_LINEAR = ("initial_ptr", "wanted", "i0", "i1", "i2")
+_OF_ITS_GRADIENT = (
+    *("db_ptr", "d_initial_ptr"),
+    *("dbs", "db0", "db1", "db2", "di0", "di1", "di2"),
+)
+"""Arguments that only linear_scan's kernels have, or only those of its gradients."""
 
 
 def _type(name: str, pointers: Mapping[str, str]) -> str:
@@ -36,7 +45,7 @@ def _kernel(
     **constants: object,
 ) -> Kernel:
     """Pointers not named in `pointers` or _WORDS are to elements if to tensors, else to carries."""
-    types = dict.fromkeys(("x_ptr", "y_ptr", "dy_ptr", "dx_ptr"), ELEMENTS[element])
+    types = dict.fromkeys(_TENSORS, ELEMENTS[element])
     names = [name for name in function.arg_names if name not in constants]
     for name in names:
         if name.endswith("_ptr") and name not in types:
@@ -64,8 +73,11 @@ def _lines(form: str) -> Iterator[tuple[str, Kernel]]:
         aligned: tuple[str, ...] = ()
         if form == "unit":
             constants |= {"V": vector(element), "UNIT": True}
-            tensors = ("x_ptr", "y_ptr", "dy_ptr", "dx_ptr")
-            aligned = tuple(name for name in function.arg_names if name in tensors)
+            aligned = tuple(
+                name
+                for name in function.arg_names
+                if name in _TENSORS and "initial" not in name and name not in rest
+            )
         if "U" in function.arg_names:
             constants["U"] = ahead
         return _kernel(function, element, aligned=aligned, **constants, **rest)
@@ -96,12 +108,25 @@ def _lines(form: str) -> Iterator[tuple[str, Kernel]]:
                 yield (
                     f"gradient_lines/{kind}/{element}/{phase}/{form}",
                     kernel(
-                        recurrence_lines.gradient_lines,
+                        recurrence_lines.lines_recurrence,
                         element,
                         ahead=ahead,
                         pointers={"x_ptr": "*u16"} if kind == "extreme" else {},
                         KIND=kind,
                         PHASE=phase,
+                        **dict.fromkeys((*_OF_LINEAR, *_OF_ITS_GRADIENT)),
+                    ),
+                )
+            for name, kind in (("linear", "linear"), ("linear_gradient", "linear_backward")):
+                yield (
+                    f"{name}_lines/{element}/{phase}/{form}",
+                    kernel(
+                        recurrence_lines.lines_recurrence,
+                        element,
+                        ahead=8,
+                        KIND=kind,
+                        PHASE=phase,
+                        **dict.fromkeys(_OF_ITS_GRADIENT if kind == "linear" else ()),
                     ),
                 )
         for phase in ("whole", "apply"):
@@ -145,11 +170,18 @@ def _carries() -> Iterator[tuple[str, Kernel]]:
         for function in (scan_lines.index_compose, scan_lines.index_chain):
             yield f"{function.__name__}/{element}", _kernel(function, element, C=THREADS)
         for kind in ("cumprod", "log", "log_backward", "extreme"):
-            for function in (recurrence_lines.compose, recurrence_lines.chain):
-                yield (
-                    f"{function.__name__}/{kind}/{element}",
-                    _kernel(function, element, C=THREADS, KIND=kind),
-                )
+            yield (
+                f"compose/{kind}/{element}",
+                _kernel(recurrence_lines.compose, element, C=THREADS, KIND=kind),
+            )
+            yield (
+                f"chain/{kind}/{element}",
+                _kernel(recurrence_lines.chain, element, C=THREADS, KIND=kind, given=None),
+            )
+        yield (
+            f"chain/linear/{element}",
+            _kernel(recurrence_lines.chain, element, C=THREADS, KIND="cumprod"),
+        )
 
 
 KERNELS: dict[str, Kernel] = dict([*_lines("any"), *_lines("unit"), *_rows(), *_carries()])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gradplan.engines.cuda.launches.layouts import Space
 from gradplan.engines.cuda.program import I32, I64, WORKSPACE, Argument, Pointer
@@ -101,16 +101,18 @@ def workspace(
     return pointers, at
 
 
-def vector_of(space: Space, width: int) -> int:
+def vector_of(space: Space, width: int, per_line: Collection[str] = ()) -> int:
     """`width` if every line is made of aligned vectors of as many elements, else 0.
 
-    All tensors are walked in the same direction: from a line's upper end, vectors end there.
+    All tensors are walked in the same direction: from a line's upper end, vectors end there. Those
+    that have one element a line (`per_line`) do not matter.
     """
-    steps = {strides[-1] for strides in space.strides.values()}
+    walked = {name: s for name, s in space.strides.items() if name not in per_line}
+    steps = {strides[-1] for strides in walked.values()}
     if steps not in ({1}, {-1}) or space.extents[-1] % width:
         return 0
     lower = 0 if steps == {1} else width - 1
-    for name, strides in space.strides.items():
+    for name, strides in walked.items():
         begins = (space.offsets[name] - lower) * space.itemsizes[name] % 16 == 0
         outer = zip(space.extents[:-1], strides[:-1], strict=True)
         apart = all(extent == 1 or stride % width == 0 for extent, stride in outer)
@@ -190,6 +192,10 @@ class Lines:
         return tuple(
             I64(v) for along, *rest in strides for v in (along, *(s // each for s in rest))
         )
+
+    def strides_across(self, name: str) -> tuple[Argument, ...]:
+        """The same of a tensor that has one element a line."""
+        return tuple(I64(s) for s in self.space.strides[name][-2::-1])
 
     @property
     def grid(self) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ the carries of blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from gradplan.declaration import Descriptor
@@ -28,7 +28,7 @@ from gradplan.vocabulary import ElementKind, ScanKind, Ties, Unsupported
 Arrays = Mapping[str, Pointer]
 
 
-def _extents(desc: Any) -> tuple[int, int]:
+def extents(desc: Any) -> tuple[int, int]:
     """Lines, and their length."""
     shape = desc.input_shape or (1,)
     return math.prod((*shape[: desc.scan_axis], *shape[desc.scan_axis + 1 :])), shape[
@@ -45,16 +45,18 @@ def _is_last(desc: Any) -> I32:
     return I32(int(desc.ties is Ties.LAST))
 
 
-class _Work:
+class Work:
     """One call: its lines, its element type and its place in the workspace."""
 
-    def __init__(self, desc: Any, space: Space, arrays: Arrays) -> None:
+    def __init__(
+        self, desc: Any, space: Space, arrays: Arrays, per_line: Collection[str] = ()
+    ) -> None:
         self.desc = desc
         self.element: ElementKind = desc.element
         self.compute = desc.element.compute
         self.arrays = arrays
         width = 16 // self.element.itemsize
-        self.lines = Lines(space, _extents(desc)[0], vector_of(space, width))
+        self.lines = Lines(space, extents(desc)[0], vector_of(space, width, per_line))
 
     def array(self, name: str) -> Pointer:
         """Of an array that this form has no use for: any address."""
@@ -168,8 +170,8 @@ class _Work:
 
     # Recurrences
 
-    def carries(self, kind: str) -> Iterator[Launch]:
-        """L of blocks becomes L2 and T2."""
+    def carries(self, kind: str, given: I32 | None = None) -> Iterator[Launch]:
+        """L of blocks becomes L2 and T2; `given`: whether a line may have a carry to begin with."""
         w = self.lines
         blocks = self.all("last", "edge", "power")
         yield Launch(
@@ -177,10 +179,11 @@ class _Work:
             w.programs(w.chunks),
             (*blocks, *(I32(v) for v in (w.count, w.blocks, w.chunks)), *w.numbers),
         )
+        numbers = (I32(w.count), I32(w.chunks), *w.numbers)
         yield Launch(
-            f"chain/{kind}/{self.compute}",
+            f"chain/{'linear' if given else kind}/{self.compute}",
             w.programs(1),
-            (*blocks, self.array("carry"), I32(w.count), I32(w.chunks), *w.numbers),
+            (*blocks, self.array("carry"), *numbers, *((given,) if given else ())),
         )
 
     def log(self, phase: str) -> Launch:
@@ -252,7 +255,7 @@ class _Work:
 
 
 def _arrays(op: str, desc: Any) -> tuple[str, ...]:
-    whole = is_whole(*_extents(desc))
+    whole = is_whole(*extents(desc))
     if op == "scan_backward" and desc.kind in (ScanKind.CUMMAX, ScanKind.CUMMIN):
         return ("words",) if whole else ("words", "block", "chunk", "last", "power", "carry")
     if whole:
@@ -270,7 +273,7 @@ def _arrays(op: str, desc: Any) -> tuple[str, ...]:
     return ("block", "chunk")
 
 
-def _scan(w: _Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
+def _scan(w: Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
     if w.desc.kind is not ScanKind.LOGCUMSUMEXP:
         yield from _plain(w, "x", "y")
     elif w.lines.whole:
@@ -283,7 +286,7 @@ def _scan(w: _Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
         yield w.log("apply")
 
 
-def _plain(w: _Work, x: str, y: str) -> Iterator[Launch]:
+def _plain(w: Work, x: str, y: str) -> Iterator[Launch]:
     flip = _is_cummin(w.desc)
     kind = "cummax" if flip.value else str(w.desc.kind)
     rows = w.lines.rows
@@ -301,7 +304,7 @@ def _plain(w: _Work, x: str, y: str) -> Iterator[Launch]:
         yield w.scan(kind, flip, "apply", x, y)
 
 
-def _scan_backward(w: _Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
+def _scan_backward(w: Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
     kind = w.desc.kind
     if kind is ScanKind.CUMSUM:
         yield from _plain(w, "dy", "dx")
@@ -321,7 +324,7 @@ def _scan_backward(w: _Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
         yield w.gradient(name, "apply")
 
 
-def _scan_indices(w: _Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
+def _scan_indices(w: Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
     index = str(element(layouts["indices"].dtype))
     if w.lines.whole:
         yield w.indices("whole", index)
@@ -332,19 +335,19 @@ def _scan_indices(w: _Work, layouts: Mapping[str, Layout]) -> Iterator[Launch]:
 
 
 def _program(
-    op: str, launches: Callable[[_Work, Mapping[str, Layout]], Iterator[Launch]]
+    op: str, launches: Callable[[Work, Mapping[str, Layout]], Iterator[Launch]]
 ) -> Callable[[Descriptor, Mapping[str, Layout]], Program]:
     def program(desc: Any, layouts: Mapping[str, Layout]) -> Program:
         if getattr(desc, "exclusive", False):
             raise Unsupported(f"no kernel for {op} with exclusive=True")
-        lines, n = _extents(desc)
+        lines, n = extents(desc)
         if lines * n == 0:
             return Program(())
         arrays, size = workspace(_arrays(op, desc), lines, n, desc.element.compute.itemsize)
         # A gradient runs from the scan's end.
         reverse = desc.reverse != (op == "scan_backward")
         space = simplified(layouts, desc.scan_axis, reverse)
-        works = (_Work(desc, part, arrays) for part in parts(space))
+        works = (Work(desc, part, arrays) for part in parts(space))
         return Program(tuple(launch for w in works for launch in launches(w, layouts)), size)
 
     return program
@@ -352,7 +355,7 @@ def _program(
 
 def _workspace(op: str) -> Callable[[Descriptor], int]:
     def size(desc: Any) -> int:
-        lines, n = _extents(desc)
+        lines, n = extents(desc)
         compute = desc.element.compute.itemsize
         return workspace(_arrays(op, desc), lines, n, compute)[1] if lines * n else 0
 

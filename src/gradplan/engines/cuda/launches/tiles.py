@@ -95,3 +95,5 @@ SHORT = 64
 """Elements of a line that are few enough to be loaded 16 at a time there."""
 REDUCED_ACROSS = 32
 """The same where neighbours in memory belong to neighbouring lines, a lane each."""
+INITIAL_GIVEN, DA_WANTED, DB_WANTED, D_INITIAL_WANTED = 1, 2, 4, 8
+"""Bits of what kernels of linear_scan are told: what is there, and which gradients are wanted."""
