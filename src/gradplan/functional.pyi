@@ -2,7 +2,7 @@
 from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from gradplan.signatures import Signature
-from gradplan.vocabulary import Bounds, Ties
+from gradplan.vocabulary import Bounds, SegmentTies, Ties
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -38,10 +38,31 @@ __all__ = [
     "logcumsumexp_backward",
     "scatter_add",
     "scatter_add_backward",
+    "segment_log_softmax",
+    "segment_log_softmax_backward",
+    "segment_logsumexp",
+    "segment_logsumexp_backward",
+    "segment_max",
+    "segment_max_backward",
+    "segment_mean",
+    "segment_mean_backward",
+    "segment_min",
+    "segment_min_backward",
+    "segment_prod",
+    "segment_prod_backward",
+    "segment_softmax",
+    "segment_softmax_backward",
     "segment_sum",
     "segment_sum_backward",
     "sparsemax",
     "sparsemax_backward",
+    "unsorted_segment_log_softmax",
+    "unsorted_segment_logsumexp",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_softmax",
     "unsorted_segment_sum",
 ]
 
@@ -849,6 +870,552 @@ def segment_sum_backward(
 
     >>> gp.segment_sum_backward(np.float32([1, 2]), np.array([1, 0, 1, -1]), bounds="skip")
     array([2., 1., 2., 0.], dtype=float32)
+    """
+
+def unsorted_segment_mean(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Means of the rows with the same id; ids in any order. An empty segment is 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.unsorted_segment_mean(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def unsorted_segment_max(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Maxima of the rows with the same id; ids in any order. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.unsorted_segment_max(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([  2., -inf,   6.], dtype=float32)
+    """
+
+def unsorted_segment_min(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Minima of the rows with the same id; ids in any order. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.unsorted_segment_min(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([ 1., inf,  6.], dtype=float32)
+    """
+
+def unsorted_segment_prod(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Products of the rows with the same id; ids in any order. An empty segment is 1.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.unsorted_segment_prod(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([2., 1., 6.], dtype=float32)
+    """
+
+def unsorted_segment_logsumexp(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Log-sum-exps of the rows with the same id; ids in any order. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.unsorted_segment_logsumexp(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_mean(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Means of the rows with the same id; ids must be sorted. An empty segment is 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.segment_mean(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def segment_max(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Maxima of the rows with the same id; ids must be sorted. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.segment_max(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([  2., -inf,   6.], dtype=float32)
+    """
+
+def segment_min(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Minima of the rows with the same id; ids must be sorted. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.segment_min(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([ 1., inf,  6.], dtype=float32)
+    """
+
+def segment_prod(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Products of the rows with the same id; ids must be sorted. An empty segment is 1.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.segment_prod(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([2., 1., 6.], dtype=float32)
+    """
+
+def segment_logsumexp(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Log-sum-exps of the rows with the same id; ids must be sorted. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    >>> gp.segment_logsumexp(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_mean_backward(
+    d_output: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_mean`: each row receives its share.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> gp.segment_mean_backward(np.float32([2, 3]), np.array([0, 0, 1]))
+    array([1., 1., 3.], dtype=float32)
+    """
+
+def segment_max_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    segment_ids: SupportsDLPack,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_max`: it goes to the maximum, or to all of equal ones.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, ids = np.float32([5, 1, 5]), np.array([0, 0, 0])
+    >>> y = gp.segment_max(x, ids, 1)
+    >>> gp.segment_max_backward(np.float32([2]), x, y, ids)
+    array([2., 0., 0.], dtype=float32)
+    >>> gp.segment_max_backward(np.float32([2]), x, y, ids, ties="share")
+    array([1., 0., 1.], dtype=float32)
+    """
+
+def segment_min_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    segment_ids: SupportsDLPack,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_min`: it goes to the minimum, or to all of equal ones.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, ids = np.float32([5, 1, 5]), np.array([0, 0, 0])
+    >>> gp.segment_min_backward(np.float32([2]), x, gp.segment_min(x, ids, 1), ids)
+    array([0., 2., 0.], dtype=float32)
+    """
+
+def segment_prod_backward(
+    d_output: T,
+    x: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_prod`: the product of the others, with any zeros.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, ids = np.float32([3, 0, 5]), np.array([0, 0, 0])
+    >>> gp.segment_prod_backward(np.float32([2]), x, ids)
+    array([ 0., 30.,  0.], dtype=float32)
+    """
+
+def segment_logsumexp_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_logsumexp`: each row's share of the sum.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, ids = np.float32([1, 1, -np.inf]), np.array([0, 0, 0])
+    >>> y = gp.segment_logsumexp(x, ids, 1)
+    >>> gp.segment_logsumexp_backward(np.float32([2]), x, y, ids).round(6)
+    array([1., 1., 0.], dtype=float32)
+    """
+
+def unsorted_segment_softmax(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Softmax over the rows with the same id; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    A row of -inf has no share, also in a segment of nothing else.
+
+    >>> gp.unsorted_segment_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
+    array([0.5, 0.5, 1. ], dtype=float32)
+    """
+
+def unsorted_segment_log_softmax(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Logarithm of the softmax over the rows with the same id; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    A row of -inf has no share, also in a segment of nothing else.
+
+    >>> gp.unsorted_segment_log_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
+    array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_softmax(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Softmax over the rows with the same id; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    A row of -inf has no share, also in a segment of nothing else.
+
+    >>> gp.segment_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
+    array([0.5, 0.5, 1. ], dtype=float32)
+    """
+
+def segment_log_softmax(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Logarithm of the softmax over the rows with the same id; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    A row of -inf has no share, also in a segment of nothing else.
+
+    >>> gp.segment_log_softmax(np.float32([1, 1, 6]), np.array([0, 0, 2]), 3)
+    array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_softmax_backward(
+    d_output: T,
+    output: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_softmax`.
+
+    Args:
+        d_output: the gradient of each share [num_inputs, ...]
+        output: the forward's result [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> y, ids = np.float32([0.5, 0.5]), np.array([0, 0])
+    >>> gp.segment_softmax_backward(np.float32([1, 0]), y, ids, 1)
+    array([ 0.25, -0.25], dtype=float32)
+    """
+
+def segment_log_softmax_backward(
+    d_output: T,
+    output: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_log_softmax`.
+
+    Args:
+        d_output: the gradient of each share [num_inputs, ...]
+        output: the forward's result [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> y, ids = np.float32([0, -np.inf]), np.array([0, 0])
+    >>> gp.segment_log_softmax_backward(np.float32([1, 2]), y, ids, 1)
+    array([-2.,  2.], dtype=float32)
     """
 
 def sparsemax(x: T, axis: SupportsIndex = -1, *, out: T | None = None) -> T:

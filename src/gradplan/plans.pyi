@@ -13,6 +13,9 @@ from gradplan.vocabulary import (
     ExtremeKind,
     PlanPreference,
     ScanKind,
+    SegmentKind,
+    SegmentTies,
+    SoftmaxKind,
     Ties,
 )
 
@@ -53,6 +56,14 @@ __all__ = [
     "ScatterAddBackwardPlan",
     "ScatterAddDescriptor",
     "ScatterAddPlan",
+    "SegmentReduceBackwardDescriptor",
+    "SegmentReduceBackwardPlan",
+    "SegmentReduceDescriptor",
+    "SegmentReducePlan",
+    "SegmentSoftmaxBackwardDescriptor",
+    "SegmentSoftmaxBackwardPlan",
+    "SegmentSoftmaxDescriptor",
+    "SegmentSoftmaxPlan",
     "SegmentSumBackwardDescriptor",
     "SegmentSumBackwardPlan",
     "SegmentSumDescriptor",
@@ -61,6 +72,10 @@ __all__ = [
     "SparsemaxBackwardPlan",
     "SparsemaxDescriptor",
     "SparsemaxPlan",
+    "UnsortedSegmentReduceDescriptor",
+    "UnsortedSegmentReducePlan",
+    "UnsortedSegmentSoftmaxDescriptor",
+    "UnsortedSegmentSoftmaxPlan",
     "UnsortedSegmentSumDescriptor",
     "UnsortedSegmentSumPlan",
 ]
@@ -1003,6 +1018,294 @@ class SegmentSumBackwardPlan(Plan[SegmentSumBackwardDescriptor]):
         self,
         *,
         d_output: T,
+        segment_ids: SupportsDLPack,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class UnsortedSegmentReduceDescriptor(Descriptor):
+    kind: SegmentKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    fill: float
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SegmentKind | Literal["mean", "max", "min", "prod", "logsumexp"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        fill: SupportsFloat | None = None,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class UnsortedSegmentReducePlan(Plan[UnsortedSegmentReduceDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: UnsortedSegmentReduceDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> UnsortedSegmentReducePlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentReduceDescriptor(Descriptor):
+    kind: SegmentKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    fill: float
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SegmentKind | Literal["mean", "max", "min", "prod", "logsumexp"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        fill: SupportsFloat | None = None,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentReducePlan(Plan[SegmentReduceDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentReduceDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentReducePlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentReduceBackwardDescriptor(Descriptor):
+    kind: SegmentKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    ties: SegmentTies
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SegmentKind | Literal["mean", "max", "min", "prod", "logsumexp"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        ties: SegmentTies | Literal["first", "last", "share"] = ...,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentReduceBackwardPlan(Plan[SegmentReduceBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentReduceBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentReduceBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        segment_ids: SupportsDLPack,
+        input: T | None = None,
+        output: T | None = None,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        segment_ids: SupportsDLPack,
+        input: T | None = None,
+        output: T | None = None,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class UnsortedSegmentSoftmaxDescriptor(Descriptor):
+    kind: SoftmaxKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class UnsortedSegmentSoftmaxPlan(Plan[UnsortedSegmentSoftmaxDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: UnsortedSegmentSoftmaxDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> UnsortedSegmentSoftmaxPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentSoftmaxDescriptor(Descriptor):
+    kind: SoftmaxKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentSoftmaxPlan(Plan[SegmentSoftmaxDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentSoftmaxDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentSoftmaxPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentSoftmaxBackwardDescriptor(Descriptor):
+    kind: SoftmaxKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentSoftmaxBackwardPlan(Plan[SegmentSoftmaxBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentSoftmaxBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentSoftmaxBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        output: T,
+        segment_ids: SupportsDLPack,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        output: T,
         segment_ids: SupportsDLPack,
         d_input: T | None = None,
         workspace: Any = None,

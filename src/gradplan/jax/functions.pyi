@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, Ties
+from gradplan.vocabulary import Bounds, SegmentTies, Ties
 
 OFFERS: Offers
 __all__ = [
@@ -25,6 +25,13 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "segment_log_softmax",
+    "segment_logsumexp",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_softmax",
     "segment_sum",
     "sparsemax",
     "take_along_axis",
@@ -85,7 +92,9 @@ def take_along_axis(
     *,
     bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """Elements by index along an axis, as `jnp.take_along_axis`.
+    """Elements by index, as in JAX; what is out of range gives zeros.
+
+    Replaces `jnp.take_along_axis`; what is out of range gives 0, not NaN.
 
     Args:
         arr: the values [... with size along axis]
@@ -108,7 +117,7 @@ def scatter_add(
     *,
     bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """operand, with updates added where indices say along an axis.
+    """operand, with updates added by index, as in JAX; one out of range is dropped.
 
     Replaces `operand.at[indices].add(updates)`.
 
@@ -132,9 +141,10 @@ def index_select(
     axis: SupportsIndex = -1,
     bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """Slices by index along an axis.
+    """Slices by index along an axis, as in JAX; one out of range gives zeros.
 
-    Replaces `jnp.take(x, indices, axis)`; negative indices are out of range.
+    Replaces `jnp.take(x, indices, axis)`; negative indices are out of range, and those give
+    zeros, not NaN.
 
     Args:
         x: the values [... with size along axis]
@@ -144,6 +154,9 @@ def index_select(
 
     Returns:
         what is picked, 0 where an index is skipped
+
+    >>> index_select(jnp.float32([[1, 2, 3]]), jnp.array([2, 0]))
+    Array([[3., 1.]], dtype=float32)
     """
 
 def index_add(
@@ -153,7 +166,7 @@ def index_add(
     axis: SupportsIndex = -1,
     bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """Sums of the slices with the same index along an axis.
+    """Sums of slices with the same index; one out of range is dropped, as in JAX.
 
     Args:
         x: the values
@@ -164,6 +177,9 @@ def index_add(
 
     Returns:
         the sums
+
+    >>> index_add(jnp.float32([[1, 2, 4]]), jnp.array([1, 0, 1]), 2)
+    Array([[2., 5.]], dtype=float32)
     """
 
 def linear_scan(
@@ -423,6 +439,229 @@ def segment_sum(
 
     >>> segment_sum(jnp.float32([1, 2, 3]), jnp.array([1, 0, 1]))
     Array([2., 4.], dtype=float32)
+    """
+
+def segment_mean(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Means of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is 0. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Replaces `jax.ops.segment_sum of rows and of ones`; ids that are said to be sorted and are
+    not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_mean(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def segment_max(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Maxima of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Replaces `jax.ops.segment_max`; ids that are said to be sorted and are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_max` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_max(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([  2., -inf,   6.], dtype=float32)
+    """
+
+def segment_min(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Minima of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Replaces `jax.ops.segment_min`; ids that are said to be sorted and are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_min` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_min(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([ 1., inf,  6.], dtype=float32)
+    """
+
+def segment_prod(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Products of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is 1. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Replaces `jax.ops.segment_prod`; ids that are said to be sorted and are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_prod` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_prod(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([2., 1., 6.], dtype=float32)
+    """
+
+def segment_logsumexp(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Log-sum-exps of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`. `num_segments` must be given inside of `jit`; by default it is the
+    largest id plus one.
+
+    Replaces `jax.ops.segment_max and segment_sum`; ids that are said to be sorted and are not
+    raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_logsumexp` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_logsumexp(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    Array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_softmax(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Softmax over the rows with the same id; rows of ids out of range are 0.
+
+    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
+    be given inside of `jit`; by default it is the largest id plus one.
+
+    Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
+    not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_softmax` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the share of each row
+
+    >>> segment_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
+    Array([0.5, 0.5, 1. ], dtype=float32)
+    """
+
+def segment_log_softmax(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Logarithm of the softmax over the rows with the same id; rows of ids out of range are 0.
+
+    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
+    be given inside of `jit`; by default it is the largest id plus one.
+
+    Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
+    not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_log_softmax` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the share of each row
+
+    >>> segment_log_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
+    Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
     """
 
 def sparsemax(operand: ArrayLike, axis: SupportsIndex = -1) -> Array:

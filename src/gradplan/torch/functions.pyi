@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overl
 import torch
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds
+from gradplan.vocabulary import Bounds, SegmentTies
 
 OFFERS: Offers
 __all__ = [
@@ -20,6 +20,13 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "segment_log_softmax",
+    "segment_logsumexp",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_softmax",
     "segment_sum",
     "sparsemax",
 ]
@@ -411,6 +418,232 @@ def segment_sum(
 
     >>> segment_sum(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]), 2)
     tensor([2., 4.])
+    """
+
+def segment_mean(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Means of the rows of x [N, ...] with the same id: [num_segments, ...].
+
+    `sorted` promises that the ids do not descend, which is faster. An empty segment is 0.
+    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
+    out.
+
+    Replaces `torch.scatter_reduce(..., 'mean')`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_mean(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([1.5000, 0.0000, 6.0000])
+    """
+
+def segment_max(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> torch.Tensor:
+    """Maxima of the rows of x [N, ...] with the same id: [num_segments, ...].
+
+    `sorted` promises that the ids do not descend, which is faster. An empty segment is `fill`.
+    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
+    out.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Replaces `torch.scatter_reduce(..., 'amax')`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_max` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_max(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([2., -inf, 6.])
+    """
+
+def segment_min(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> torch.Tensor:
+    """Minima of the rows of x [N, ...] with the same id: [num_segments, ...].
+
+    `sorted` promises that the ids do not descend, which is faster. An empty segment is `fill`.
+    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
+    out.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Replaces `torch.scatter_reduce(..., 'amin')`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_min` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_min(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([1., inf, 6.])
+    """
+
+def segment_prod(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Products of the rows of x [N, ...] with the same id: [num_segments, ...].
+
+    `sorted` promises that the ids do not descend, which is faster. An empty segment is 1.
+    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
+    out.
+
+    Replaces `torch.scatter_reduce(..., 'prod')`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_prod` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_prod(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([2., 1., 6.])
+    """
+
+def segment_logsumexp(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Log-sum-exps of the rows of x [N, ...] with the same id: [num_segments, ...].
+
+    `sorted` promises that the ids do not descend, which is faster. An empty segment is `fill`.
+    An id outside of [0, num_segments) raises; with `bounds="skip"` its row is left
+    out.
+
+    Replaces `scatter_reduce, index_add and log`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_logsumexp` does it
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_logsumexp(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([2.3133,   -inf, 6.0000])
+    """
+
+def segment_softmax(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Softmax of x [N, ...] over the rows with the same id.
+
+    `sorted` promises that the ids do not descend, which is faster. A row of -inf has no
+    share, also in a segment of nothing else. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is 0.
+
+    Replaces `scatter_reduce, exp and index_add`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_softmax` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the share of each row
+
+    >>> segment_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([0.5000, 0.5000, 1.0000])
+    """
+
+def segment_log_softmax(
+    x: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Logarithm of the softmax of x [N, ...] over the rows with the same id.
+
+    `sorted` promises that the ids do not descend, which is faster. A row of -inf has no
+    share, also in a segment of nothing else. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is 0.
+
+    Replaces `scatter_reduce, exp and index_add`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_log_softmax` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the share of each row
+
+    >>> segment_log_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([-0.6931, -0.6931,  0.0000])
     """
 
 def sparsemax(x: torch.Tensor, dim: SupportsIndex = -1) -> torch.Tensor:
