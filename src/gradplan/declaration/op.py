@@ -145,7 +145,8 @@ class Op:
     @functools.cached_property
     def attributes(self) -> tuple[FieldInfo, ...]:
         """The fields that a kernel cannot read off its tensors."""
-        told = {getattr(axis, "field", axis) for t in self.tensors for axis in t.axes}
+        axes = [axis for t in self.tensors for axis in t.axes]
+        told = {f for a in axes for f in (a.tells if isinstance(a, DerivedAxes) else (a,))}
         return tuple(
             info
             for info in self.fields
