@@ -1,6 +1,6 @@
 """Along which axes an op may be cut into parts that know nothing of each other.
 
-This follows from the declaration alone: from the roles of the axes, from what indices choose out of,
+This follows from the declaration alone: from the roles of the axes, from what indices choose of,
 and from which results have an axis. Bridges keep such axes apart where a program runs on many
 devices; every other axis is whole on each of them.
 """
@@ -20,8 +20,8 @@ def separable_axes(
 ) -> frozenset[TensorAxis]:
     """The axes that may be cut, of a call with these tensors.
 
-    Every result must have such an axis: what has not is a sum over it, or worse. Inputs that have it
-    are cut, and those that have not are the same for all parts.
+    Every result must have such an axis: what has not is a sum over it, or worse. Inputs that have
+    it are cut, and those that have not are the same for all parts.
     """
     tensors = {t.name: set(op.axes_of(t, desc)) for t in (*inputs, *outputs)}
     chosen = {t.into for t in (*inputs, *outputs) if t.index}

@@ -259,7 +259,7 @@ def test_the_command_writes_everything(capsys: pytest.CaptureFixture[str], tmp_p
     assert {m["problem"] for m in found["values"]} == {"near 1", "half -inf"}
     cpus = len(os.sched_getaffinity(0))
     assert [(m["busy"], m["alternating"]) for m in found["other_work"]] == [
-        (busy, alternating) for busy in sorted({0, 1, cpus}) for alternating in (False, True)
+        (busy, alternating) for alternating in (False, True) for busy in sorted({0, 1, cpus})
     ]
     for heading in ("Every size", "Every value", "Other work on the machine"):
         assert heading in (tmp_path / "b.html").read_text()

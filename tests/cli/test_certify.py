@@ -40,6 +40,13 @@ def test_every_plan_is_certified(everything: tuple[str, dict[str, Any]]) -> None
     expected = {
         f"{f.name}/{e}" for op in OPS.values() for f in op.functions for e in op.descriptor.elements
     }
+    expected |= {  # and every scan is certified exclusively as well
+        f"{f.name} exclusive/{e}"
+        for op in OPS.values()
+        if "exclusive" in op.field_named
+        for f in op.functions
+        for e in op.descriptor.elements
+    }
     assert set(certificate["plans"]) == expected
     assert certificate["complete"]
     assert certificate["passed"]
@@ -74,7 +81,7 @@ def test_one_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = capsys.readouterr().out
     assert "partial certificate" in text
     data = json.loads(path.read_text())
-    assert list(data["plans"]) == ["cumsum/f32"]
+    assert list(data["plans"]) == ["cumsum/f32", "cumsum exclusive/f32"]
     assert not data["complete"]
 
 

@@ -1,4 +1,4 @@
-"""Reductions and softmax of segments: near the truth, with zeros, masks, ties and empty segments."""
+"""Reductions and softmax of segments: near the truth; zeros, masks, ties and empty segments."""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ def _counting(*shape: int) -> Any:
 )
 def test_new_outputs(dtype: Any) -> None:
     x = _counting(*SHAPE).to(dtype).requires_grad_()
-    path = path_for("cumsum", (x, 0, False))
-    first, second = path.run(x, 0, False), path.call(torch.nn.Parameter(x).detach(), 0, False)
+    path = path_for("cumsum", (x, 0, *FORWARD))
+    first, second = path.run(x, 0, *FORWARD), path.call(torch.nn.Parameter(x).detach(), 0, *FORWARD)
     assert (first.dtype, first.requires_grad, first.is_contiguous()) == (dtype, False, True)
     assert torch.equal(first, torch.cumsum(x, 0))
     assert torch.equal(first, second)
@@ -170,7 +170,7 @@ def test_new_outputs(dtype: Any) -> None:
     ids=["transposed", "strided", "expanded", "sliced", "empty", "one row", "0-d"],
 )
 def test_outputs_are_strided_as_the_input_is(x: Any) -> None:
-    y = path_for("cumsum", (x, 0, False)).run(x, 0, False)
+    y = path_for("cumsum", (x, 0, *FORWARD)).run(x, 0, *FORWARD)
     like = torch.empty_like(x)
     assert y.shape == x.shape
     assert all(a == b for a, b, n in zip(y.stride(), like.stride(), x.shape, strict=True) if n > 1)
@@ -200,11 +200,11 @@ def test_only_wanted_outputs(wanted: tuple[bool, bool]) -> None:
 
 def test_what_the_kernel_refuses_is_for_the_dispatcher() -> None:
     x = _counting(*SHAPE)
-    path, other = path_for("cumsum", (x, 0, False)), OPERATORS["cumsum"].prepare((x, 0, False))[0]
+    path, other = path_for("cumsum", (x, 0, *FORWARD)), OPERATORS["cumsum"].prepare((x, 0, *FORWARD))[0]
     for y in (torch.randn(3, 3), x.double()):
-        path.add(make_launch(other, OPERATORS["cumsum"]._new_outputs((x,), [SHAPE]), ()), y, 0, 1)
-        assert marks(path, y, 0, 1) == [NotImplemented, None]
-    assert torch.equal(path.run(x, 0, False), torch.cumsum(x, 0))  # nothing is left of the errors
+        path.add(make_launch(other, OPERATORS["cumsum"]._new_outputs((x,), [SHAPE]), ()), y, 0, 1, 0)
+        assert marks(path, y, 0, 1, 0) == [NotImplemented, None]
+    assert torch.equal(path.run(x, 0, *FORWARD), torch.cumsum(x, 0))  # nothing is left of the errors
     assert make_launch(len, [], ()) is None  # a kernel in Python
 
 
@@ -224,24 +224,24 @@ def test_allocation() -> None:
         raise MemoryError("for small ones")
 
     x = torch.randn(LARGE // 4)
-    small = path_for("cumsum", (x[1:], 0, False), allocate=allocate)
+    small = path_for("cumsum", (x[1:], 0, *FORWARD), allocate=allocate)
     for run in (small.run, small.call):
         with pytest.raises(MemoryError, match="for small ones"):
-            run(x[1:], 0, False)
-    large = path_for("cumsum", (x, 0, False), allocate=allocate)
-    assert torch.allclose(large.run(x, 0, False), torch.cumsum(x, 0), atol=1e-2)
+            run(x[1:], 0, *FORWARD)
+    large = path_for("cumsum", (x, 0, *FORWARD), allocate=allocate)
+    assert torch.allclose(large.run(x, 0, *FORWARD), torch.cumsum(x, 0), atol=1e-2)
     endless = x[:1].expand(1 << 50)
     with pytest.raises(RuntimeError, match=r"allocate|memory"):
-        path_for("cumsum", (endless, 0, False)).run(endless, 0, False)
+        path_for("cumsum", (endless, 0, *FORWARD)).run(endless, 0, *FORWARD)
 
 
 @pytest.mark.parametrize("columns", [7, 4001])  # with Python's lock held, and without
 def test_many_threads(columns: int) -> None:
     x = torch.randn(5, columns)
-    path = path_for("cumsum", (x, 1, False))
-    expected = path.run(x, 1, False)
+    path = path_for("cumsum", (x, 1, *FORWARD))
+    expected = path.run(x, 1, *FORWARD)
     with ThreadPoolExecutor(6) as pool:
-        results = list(pool.map(lambda _: path.call(x, 1, False), range(600)))
+        results = list(pool.map(lambda _: path.call(x, 1, *FORWARD), range(600)))
     assert all(torch.equal(y, expected) for y in results)
 
 
@@ -341,14 +341,14 @@ def test_descriptions_that_make_no_sense() -> None:
 def test_no_reference_is_lost_or_kept() -> None:
     x, g, unfit = torch.randn(SHAPE), torch.randn(SHAPE), torch.randn(3, 3)
     a, weight, recorded = torch.randn(SHAPE, requires_grad=True), 0.123, object()
-    sums, lerps = path_for("cumsum", (x, 0, False)), path_for("lerp_backward", (g, weight))
+    sums, lerps = path_for("cumsum", (x, 0, *FORWARD)), path_for("lerp_backward", (g, weight))
     mixes = path_for("lerp", (a, x, weight), apply=lambda *_: recorded, kept=(0, 1, 2))
     other = launch(4)
 
     def calls(times: int) -> None:
         for _ in range(times):
-            sums.run(x, 0, False), sums.call(x, 0, False), sums.run(x.T[:5].T, 0, False)
-            sums.run(unfit, 0, False), sums.call(None, 0, False), sums.call(x, 0, [])
+            sums.run(x, 0, *FORWARD), sums.call(x, 0, *FORWARD), sums.run(x.T[:5].T, 0, *FORWARD)
+            sums.run(unfit, 0, *FORWARD), sums.call(None, 0, *FORWARD), sums.call(x, 0, [])
             sums.call(x, -0.0, None), sums.run(x, 1, True), sums.add(other, unfit, 1, False)
             lerps.run(g, weight), lerps.call_backward((g,), (), (weight,), (False, True, False))
             mixes.call(a, x, weight), mixes.run(a, x, weight)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradplan.cases import axis_sizes
-from gradplan.declaration import OPS, Arithmetic, Descriptor, Function, Op
+from gradplan.declaration import OPS, Arithmetic, AxisRole, Descriptor, Function, Op
 from gradplan.vocabulary import FLOATS, ElementKind
 
 OTHER_TYPES_SCORE = 0.8
@@ -84,8 +84,11 @@ class Cell:
             fields[op.shape_field] = problem.shape
         if op.axis_field is not None:
             fields[op.axis_field] = problem.axis
+        extents = () if op.shape_field is None else op.sizes_with_role(AxisRole.ALONG)
         for position, info in enumerate(op.fields):
-            if info.required and info.name not in fields:
+            if info.required and info.name in extents:
+                fields[info.name] = problem.shape[problem.axis]
+            elif info.required and info.name not in fields:
                 fields[info.name] = REAL if info.field.series else info.field.sample(position)
         return op.descriptor(**fields)
 

@@ -29,7 +29,10 @@ def bridge_peer(bridge: str, op: Op, function: Function) -> Peer | None:
     """
     own = offer_of(bridge, op, function)
     if own is not None:
-        return _peer(bridge, own, {})
+        # One that wants a tensor more, such as what sums are added to, does more than the op.
+        wants = (p.name for p in own.parameters if p.default is p.empty)
+        more = any(own.meaning(name) is None for name in wants)
+        return None if more else _peer(bridge, own, {})
     for other in functions().values():
         offer = offer_of(bridge, *other)
         chooses = {} if offer is None else offer.like.chooses

@@ -194,7 +194,8 @@ def certified(
     complete = len(wanted) == len(work.plans())
     certificate = Certificate(engine, level, complete)
     heading = "".join(f"{name:>{width}}" for name, width in _WIDTHS.items())
-    out.print(f"[bold]{'plan':<22}{'element types':<16}{heading}  digest[/]")
+    width = 1 + max(len(name) for name in ("plan", *(f.name for _, f, _ in work.plans())))
+    out.print(f"[bold]{'plan':<{width}} {'element types':<16}{heading}  digest[/]")
     began = time.perf_counter()
     with progress(out) as bar:
         task = bar.add_task("starting", total=len(wanted))
@@ -205,7 +206,7 @@ def certified(
                 lines.append(work.certify_line(op, function, element, engine, level=level))
                 bar.advance(task)
             certificate.lines += lines
-            out.print(_row(function.name, lines))
+            out.print(_row(f"{function.name:<{width}}", lines))
     certificate.seconds = time.perf_counter() - began
     _conclude(out, certificate)
     return certificate
@@ -226,7 +227,7 @@ def _row(name: str, lines: Sequence[work.Line]) -> str:
     else:
         wrong = " ".join(line.element for line in lines if not line.passed)
         verdict = f"[bold red]failed: {wrong}[/]"
-    return f"{name:<22}{elements}{padding}{columns}  {verdict}"
+    return f"{name} {elements}{padding}{columns}  {verdict}"
 
 
 def _conclude(out: Console, certificate: Certificate) -> None:

@@ -1,9 +1,9 @@
 """Programs for several devices: axes of independent problems stay cut, all others are whole.
 
 A kernel is a custom call, of which XLA knows nothing: by itself it gathers every operand on every
-device. So each call says how it may be cut (`gradplan.separable`, from the declaration), in Shardy's
-rules. `custom_partitioning` has neither derivatives nor batching, therefore it is put below the
-primitives, where they are lowered.
+device. So each call says how it may be cut (`gradplan.separable`, from the declaration), in the
+rules of Shardy. `custom_partitioning` has neither derivatives nor batching, therefore it is put
+below the primitives, where they are lowered.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class Axes:
             for axis, over in zip(axes, spec, strict=False):
                 names = (over,) if isinstance(over, str) else tuple(over or ())
                 parts = math.prod(mesh.shape[name] for name in names)
-                if names and axis not in cut and taken.isdisjoint(names):
-                    if self.may_be(axis, parts):
-                        cut[axis] = names
-                        taken.update(names)
+                free = names and axis not in cut and taken.isdisjoint(names)
+                if free and self.may_be(axis, parts):
+                    cut[axis] = names
+                    taken.update(names)
 
         def of(tensors: Sequence[Sequence[TensorAxis]]) -> list[Spec]:
             return [tuple(cut.get(axis) for axis in axes) for axes in tensors]

@@ -21,6 +21,7 @@ from gradplan.declaration import (
     AxisOf,
     Descriptor,
     Extent,
+    Figure,
     Function,
     Gradient,
     Like,
@@ -78,6 +79,7 @@ class IndexAddBackwardDescriptor(_Fields):
 
 
 _TABLE = replaced("axis", "size")
+_FIGURES = (Figure("square", None, "torch", 1), Figure("columns", None, "torch", 1))
 
 
 def _indices(each: bool) -> Tensor:
@@ -342,6 +344,7 @@ GATHER = _pick(
                 differs="what is out of range gives 0, not NaN",
             ),
             peers=(_peer_pick("gather"),),
+            figures=_FIGURES,
         ),
     ),
     gradient=_gradient("gather"),
@@ -360,6 +363,7 @@ GATHER_BACKWARD = _add(
             >>> gp.gather_backward(np.float32([1, 2, 4]), np.array([1, 0, 1]), 3)
             array([2., 5., 0.], dtype=float32)
             """,
+            figures=_FIGURES,
         ),
     ),
 )
@@ -404,6 +408,7 @@ SCATTER_ADD = _add(
                 """,
             ),
             peers=(_peer_sum("scatter_add"),),
+            figures=_FIGURES,
         ),
     ),
     gradient=_gradient("scatter_add"),
@@ -422,6 +427,7 @@ SCATTER_ADD_BACKWARD = _pick(
             >>> gp.scatter_add_backward(np.float32([1, 2]), np.array([1, 0, 1]))
             array([2., 1., 2.], dtype=float32)
             """,
+            figures=_FIGURES,
         ),
     ),
 )
@@ -462,6 +468,7 @@ INDEX_SELECT = _pick(
                 differs="negative indices are out of range, and those give zeros, not NaN",
             ),
             peers=(_peer_pick("index_select"),),
+            figures=_FIGURES,
         ),
     ),
     gradient=_gradient("index_select"),
@@ -480,6 +487,7 @@ INDEX_SELECT_BACKWARD = _add(
             >>> gp.index_select_backward(np.float32([[1, 2, 4]]), np.array([1, 0, 1]), 3)
             array([[2., 5., 0.]], dtype=float32)
             """,
+            figures=_FIGURES,
         ),
     ),
 )
@@ -518,6 +526,7 @@ INDEX_ADD = _add(
                 """,
             ),
             peers=(_peer_sum("index_add"),),
+            figures=_FIGURES,
         ),
     ),
     gradient=_gradient("index_add"),
@@ -536,6 +545,7 @@ INDEX_ADD_BACKWARD = _pick(
             >>> gp.index_add_backward(np.float32([[1, 2]]), np.array([1, 0, 1]))
             array([[2., 1., 2.]], dtype=float32)
             """,
+            figures=_FIGURES,
         ),
     ),
 )

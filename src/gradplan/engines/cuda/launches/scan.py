@@ -23,7 +23,7 @@ from gradplan.engines.cuda.launches.lines import (
     workspace,
 )
 from gradplan.engines.cuda.program import I32, I64, Launch, Layout, Pointer, Program
-from gradplan.vocabulary import ElementKind, ScanKind, Ties, Unsupported
+from gradplan.vocabulary import ElementKind, ScanKind, Ties
 
 Arrays = Mapping[str, Pointer]
 
@@ -338,8 +338,6 @@ def _program(
     op: str, launches: Callable[[Work, Mapping[str, Layout]], Iterator[Launch]]
 ) -> Callable[[Descriptor, Mapping[str, Layout]], Program]:
     def program(desc: Any, layouts: Mapping[str, Layout]) -> Program:
-        if getattr(desc, "exclusive", False):
-            raise Unsupported(f"no kernel for {op} with exclusive=True")
         lines, n = extents(desc)
         if lines * n == 0:
             return Program(())
