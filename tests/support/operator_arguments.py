@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,42 +10,63 @@ import numpy as np
 import torch
 
 from gradplan.declaration.tensors import sizes_of
+from gradplan.torch.operators import OPERATORS
 
 SHAPE, AXIS = (7, 6, 5), 1
 
 
-def arguments_of(operator: Any, dtype: Any = torch.float32, seed: int = 0) -> list[Any]:
-    """Tensors, those that are optional too, and options that are not the defaults."""
-    g = np.random.default_rng(seed)
+def fields_of(op: Any) -> dict[str, Any]:
+    """The sizes of a problem, and the axis that it is along."""
     fields: dict[str, Any] = {}
-    for number, info in enumerate(operator.op.fields):
-        if info.name == operator.op.shape_field:
+    for number, info in enumerate(op.fields):
+        if info.name == op.shape_field:
             fields[info.name] = SHAPE
         elif info.field.is_axis:
             fields[info.name] = AXIS
         elif info.field.is_extent:
             fields[info.name] = 9 + 2 * number
-    desc = SimpleNamespace(**fields)
-    made: list[Any] = []
-    for t in operator.tensors:
-        shape = tuple(n for axis in t.axes for n in sizes_of(axis, desc))
-        if not t.index:
-            made.append(torch.from_numpy(g.standard_normal(shape)).to(dtype))
-            continue
-        into = SHAPE[AXIS] if t.into == operator.op.axis_field else fields[t.into]
-        ids = torch.from_numpy(g.integers(0, into, shape))
-        if t.pointers:
-            ids = ids.sort().values
-            ids[0], ids[-1] = 0, into
-        made.append(ids.sort().values if t.ascending else ids)
-    for p in operator.options:
-        field = p.info.field
-        if p.info.name in fields:
-            made.append(fields[p.info.name])
-        elif field.size:
-            made.append(2)
-        elif field.schema == "bool":
-            made.append(True)
-        else:
-            made.append(p.default if isinstance(p.default, (str, float)) else field.sample(0))
-    return made
+    return fields
+
+
+def tensor_of(op: Any, t: Any, g: Any, dtype: Any = torch.float32) -> Any:
+    """A tensor of an op: any numbers, or indices that are all in range."""
+    fields = fields_of(op)
+    shape = tuple(n for axis in t.axes for n in sizes_of(axis, SimpleNamespace(**fields)))
+    if not t.index:
+        return torch.from_numpy(g.standard_normal(shape)).to(dtype)
+    into = SHAPE[AXIS] if t.into == op.axis_field else fields[t.into]
+    ids = torch.from_numpy(g.integers(0, into, shape))
+    if t.pointers:
+        ids = ids.sort().values
+        ids[0], ids[-1] = 0, into
+    return ids.sort().values if t.ascending else ids
+
+
+def option_of(op: Any, p: Any) -> Any:
+    """A value of an option: another one than the default, where there are several."""
+    fields = fields_of(op)
+    if p.info.name in fields:
+        return fields[p.info.name]
+    variants = p.info.field.variants(fields)
+    return p.info.field.attribute(variants[-1]) if variants else p.info.field.sample(0)
+
+
+def arguments_of(
+    operator: Any, dtype: Any = torch.float32, seed: int = 0, choose: Callable[..., Any] = option_of
+) -> list[Any]:
+    """Tensors, those that are optional too, and options that are not the defaults."""
+    g = np.random.default_rng(seed)
+    made = [tensor_of(operator.op, t, g, dtype) for t in operator.tensors]
+    return made + [choose(operator.op, p) for p in operator.options]
+
+
+def before_it_came(op: Any, p: Any) -> Any:
+    """As `option_of`, without what options that came later have changed."""
+    return p.default if p.info.field.apart else option_of(op, p)
+
+
+def defaults_behind(operator: str, option: str) -> tuple[Any, ...]:
+    """The defaults of an operator's options behind a given one."""
+    options = OPERATORS[operator].options
+    first = [p.name for p in options].index(option) + 1
+    return tuple(p.default for p in options[first:])

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from operator_arguments import defaults_behind  # noqa: E402
 from torch_cases import CASES, Case, Listener  # noqa: E402
 
 import gradplan as gp  # noqa: E402
@@ -65,7 +66,7 @@ def test_a_tensor_that_is_left_out_goes_past_the_dispatcher() -> None:
     path = OPERATORS["linear_scan"].ways.fast
     for given in ((a, b, None), (a, b, initial)):
         first = gpt.linear_scan(*given, dim=1)
-        fast = path(*given, 1, False)
+        fast = path(*given, 1, *defaults_behind("linear_scan", "axis"))
         assert torch.equal(fast, first) and fast.requires_grad
         floats = [x for x in given if x is not None]
         for x, y in zip(
@@ -141,18 +142,19 @@ def test_gradients_with_a_pending_negation() -> None:
 def test_inside_of_transforms_nothing_goes_past_the_dispatcher() -> None:
     x = torch.randn(4, 5)
     fast = OPERATORS["cumsum"].ways.fast
+    arguments = x, 1, *defaults_behind("cumsum", "axis")
     expected = gpt.cumsum(x, 1)
     seen: list[Any] = []
 
     def watch(y: Any) -> Any:
-        seen.append(fast(x, 1, False))
+        seen.append(fast(*arguments))
         return y.sum()
 
     torch.func.vmap(watch)(x)
     torch.func.grad(watch)(x)
     assert seen == [None, None]
     if NATIVE is not None:
-        assert torch.equal(fast(x, 1, False), expected)
+        assert torch.equal(fast(*arguments), expected)
 
 
 def test_batches_of_gradients() -> None:
@@ -263,7 +265,7 @@ def test_only_kernels_that_can_leave_an_output_out_accept_none() -> None:
     with pytest.raises(InvalidProblem, match="expected a tensor, got None"):
         kernel(None, db, db.clone(), None)
     with pytest.raises(InvalidProblem, match="expected a tensor, got None"):
-        kernel_of("cumsum", 0, False)(x, None, None)
+        kernel_of("cumsum", 0, *defaults_behind("cumsum", "axis"))(x, None, None)
 
 
 def _flags_of(address: int) -> str:

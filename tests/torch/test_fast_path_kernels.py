@@ -15,6 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from operator_arguments import defaults_behind  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 from torch.overrides import BaseTorchFunctionMode  # noqa: E402
 from torch_cases import Listener  # noqa: E402
@@ -27,6 +28,7 @@ from gradplan.torch.operators import OPERATORS  # noqa: E402
 from gradplan.vocabulary import IndexOutOfRange, InvalidProblem  # noqa: E402
 
 SHAPE = (5, 7)
+FORWARD = defaults_behind("cumsum", "axis")
 
 
 def path_for(name: str, arguments: tuple[Any, ...], **how: Any) -> Any:
@@ -149,7 +151,8 @@ def _counting(*shape: int) -> Any:
 def test_new_outputs(dtype: Any) -> None:
     x = _counting(*SHAPE).to(dtype).requires_grad_()
     path = path_for("cumsum", (x, 0, *FORWARD))
-    first, second = path.run(x, 0, *FORWARD), path.call(torch.nn.Parameter(x).detach(), 0, *FORWARD)
+    first = path.run(x, 0, *FORWARD)
+    second = path.call(torch.nn.Parameter(x).detach(), 0, *FORWARD)
     assert (first.dtype, first.requires_grad, first.is_contiguous()) == (dtype, False, True)
     assert torch.equal(first, torch.cumsum(x, 0))
     assert torch.equal(first, second)
@@ -200,11 +203,13 @@ def test_only_wanted_outputs(wanted: tuple[bool, bool]) -> None:
 
 def test_what_the_kernel_refuses_is_for_the_dispatcher() -> None:
     x = _counting(*SHAPE)
-    path, other = path_for("cumsum", (x, 0, *FORWARD)), OPERATORS["cumsum"].prepare((x, 0, *FORWARD))[0]
+    arguments, operator = (x, 0, *FORWARD), OPERATORS["cumsum"]
+    path, (other, _) = path_for("cumsum", arguments), operator.prepare(arguments)
     for y in (torch.randn(3, 3), x.double()):
-        path.add(make_launch(other, OPERATORS["cumsum"]._new_outputs((x,), [SHAPE]), ()), y, 0, 1, 0)
-        assert marks(path, y, 0, 1, 0) == [NotImplemented, None]
-    assert torch.equal(path.run(x, 0, *FORWARD), torch.cumsum(x, 0))  # nothing is left of the errors
+        unfit = y, 0, *(1 for _ in FORWARD)
+        path.add(make_launch(other, operator._new_outputs((x,), [SHAPE]), ()), *unfit)
+        assert marks(path, *unfit) == [NotImplemented, None]
+    assert torch.equal(path.run(*arguments), torch.cumsum(x, 0))  # nothing is left of the errors
     assert make_launch(len, [], ()) is None  # a kernel in Python
 
 
@@ -348,8 +353,9 @@ def test_no_reference_is_lost_or_kept() -> None:
     def calls(times: int) -> None:
         for _ in range(times):
             sums.run(x, 0, *FORWARD), sums.call(x, 0, *FORWARD), sums.run(x.T[:5].T, 0, *FORWARD)
-            sums.run(unfit, 0, *FORWARD), sums.call(None, 0, *FORWARD), sums.call(x, 0, [])
-            sums.call(x, -0.0, None), sums.run(x, 1, True), sums.add(other, unfit, 1, False)
+            sums.run(unfit, 0, *FORWARD), sums.call(None, 0, *FORWARD), sums.call(x, 0, [], {})
+            sums.call(x, -0.0, None, None), sums.run(x, 1, True, True)
+            sums.add(other, unfit, 1, *FORWARD)
             lerps.run(g, weight), lerps.call_backward((g,), (), (weight,), (False, True, False))
             mixes.call(a, x, weight), mixes.run(a, x, weight)
             with pytest.raises(TypeError):

@@ -10,31 +10,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from operator_arguments import arguments_of, before_it_came, option_of  # noqa: E402
 from torch_cases import CASES, Case, Listener  # noqa: E402
 
 import gradplan as gp  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
-from gradplan.declaration.tensors import DerivedAxes  # noqa: E402
 from gradplan.functional import SIGNATURES  # noqa: E402
 from gradplan.torch import autograd, batching, operators, sharding  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-
-
-def arguments_of(operator: Any, grad: bool) -> list[Any]:
-    """Arguments for an operator, made from its declaration."""
-    torch.manual_seed(0)
-    made: list[Any] = []
-    for t in operator.tensors:
-        if t.index:
-            made.append(torch.tensor([0, 1, 1] if t.ascending else [1, 0, 1]))
-        else:
-            rank = 1 if isinstance(t.axes[0], DerivedAxes) else 2
-            made.append(torch.randn((3,) * rank).requires_grad_(grad))
-    options = {"axis": -1, "reverse": True, "ties": "last", "bounds": "raise", "weight": 0.3}
-    options |= {"num_segments": 3, "num_embeddings": 3, "padding_idx": 0}
-    return made + [options[p.name] for p in operator.options]
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -56,7 +41,12 @@ def test_registration_knows_no_function_by_name() -> None:
 @pytest.mark.parametrize("grad", [False, True])
 def test_opcheck(name: str, grad: bool) -> None:
     operator = OPERATORS[name]
-    torch.library.opcheck(operator.overload, arguments_of(operator, grad))
+    for choose in (option_of, before_it_came):
+        arguments = arguments_of(operator, choose=choose)
+        for x in arguments:
+            if torch.is_tensor(x) and x.is_floating_point():
+                x.requires_grad_(grad)
+        torch.library.opcheck(operator.overload, arguments)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
