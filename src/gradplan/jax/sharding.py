@@ -112,7 +112,7 @@ def _partitioned(family: Family, problem: Problem) -> Any:
     """The kernel's call, with the rule for XLA."""
     axes = Axes(family, problem)
 
-    @custom_partitioning
+    @custom_partitioning  # type: ignore[untyped-decorator]
     def call(*args: Any) -> Any:
         return tuple(family.local.bind(*args, problem=problem))
 
