@@ -60,6 +60,14 @@ def arguments_of(
     return made + [choose(operator.op, p) for p in operator.options]
 
 
+def first_option(op: Any, p: Any) -> Any:
+    """The value of an option that is declared first."""
+    variants = p.info.field.variants(fields_of(op))
+    if not variants or variants[0] is None:  # which stands for itself in a schema
+        return None if variants else option_of(op, p)
+    return p.info.field.attribute(variants[0])
+
+
 def before_it_came(op: Any, p: Any) -> Any:
     """As `option_of`, without what options that came later have changed."""
     return p.default if p.info.field.apart else option_of(op, p)

@@ -8,11 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from operator_arguments import arguments_of, before_it_came, first_option, option_of  # noqa: E402
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch_cases import CASES, Case  # noqa: E402
 
 from gradplan import torch as gpt  # noqa: E402
-from gradplan.declaration.tensors import DerivedAxes  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
 
 LAYOUTS = {
@@ -105,21 +105,17 @@ def test_padding_receives_no_gradient() -> None:
         assert torch.equal(ours.grad, theirs.grad)
 
 
-def test_every_backward_operator_has_derivatives_of_its_own() -> None:
+@pytest.mark.parametrize("choose", [first_option, before_it_came, option_of])
+def test_every_backward_operator_has_derivatives_of_its_own(choose: Any) -> None:
     backward = [o for o in OPERATORS.values() if o.op.gradient is None and o.differentiable]
     assert {o.name for o in backward} == {n for n in OPERATORS if n.endswith("_backward")}
     for operator in backward:
-        arguments: list[Any] = []
-        for t in operator.tensors:
-            if t.index:
-                arguments.append(torch.tensor([1, 0, 1]))
-            else:
-                rank = 1 if isinstance(t.axes[0], DerivedAxes) else 2
-                arguments.append(torch.rand((3,) * rank, dtype=torch.float64) + 0.1)
-        floats = [x.requires_grad_() for x in arguments if x.is_floating_point()]
-        options = {"axis": 1, "reverse": False, "ties": "last", "bounds": "raise"}
-        options |= {"weight": 0.3, "num_embeddings": 3, "num_segments": 3, "padding_idx": 0}
-        arguments += [options[p.name] for p in operator.options]
+        arguments = arguments_of(operator, torch.float64, choose=choose)
+        floats = [
+            x.abs_().add_(0.1).requires_grad_()
+            for x in arguments
+            if torch.is_tensor(x) and x.is_floating_point()
+        ]
 
         def run(*given: Any, operator: Any = operator, arguments: Any = tuple(arguments)) -> Any:
             fresh = iter(given)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from operator_arguments import arguments_of, option_of, tensor_of
 from torch._subclasses import FakeTensorMode
 
 import gradplan as gp
 from gradplan import torch as gpt
-from gradplan.declaration.tensors import DerivedAxes
+from gradplan.offers import TORCH
 from gradplan.torch.functions import OFFERS
 
 X = torch.ones(2, 3)
@@ -22,23 +23,18 @@ META = torch.device("meta")
 all_functions = pytest.mark.parametrize("name", gpt.functions.__all__)
 
 
-def tensor_of(declared: Any) -> Any:
-    """For any op on a shape, along its last axis."""
-    derived = isinstance(declared.axes[0], DerivedAxes)
-    return IDS if declared.index else X[:, 0] if derived else X
-
-
 def sample(name: str) -> dict[str, Any]:
     """Arguments by name, of every function that is offered."""
-    offer = OFFERS.offered[name]
-    values = {"dim": 1, "num_segments": 3, "weight": 0.25}
+    offer, g = OFFERS.offered[name], np.random.default_rng(0)
     given: dict[str, Any] = {}
     for p in offer.parameters:
         what = offer.meaning(p.name)
         if isinstance(what, gp.declaration.Tensor):
-            given[p.name] = tensor_of(what)
-        elif p.default is p.empty:
-            given[p.name] = values[p.name]
+            given[p.name] = tensor_of(offer.op, what, g)
+        elif p.annotation == TORCH.takes:  # what the result is added to
+            given[p.name] = tensor_of(offer.op, offer.signature.outputs[0], g)
+        elif what is not None and (p.default is p.empty or what.info.field.is_axis):
+            given[p.name] = option_of(offer.op, what)
     return given
 
 
@@ -56,7 +52,8 @@ def test_what_is_no_tensor_is_refused(name: str) -> None:
         "masked": (np.ma.masked_array(X.numpy()), r"pass torch.from_numpy\(x.filled\(value\)\)"),
     }
     for tensor in (n for n, x in given.items() if isinstance(x, torch.Tensor)):
-        optional = OFFERS.offered[name].meaning(tensor).optional
+        meaning = OFFERS.offered[name].meaning(tensor)
+        optional = meaning is not None and meaning.optional
         for wrong, hint in (h for h in hints.values() if h[0] is not None or not optional):
             with pytest.raises(
                 gp.InvalidProblem, match=f"{tensor}: expected a torch.Tensor.*{hint}"
@@ -85,9 +82,8 @@ def test_operators_refuse_several_devices(operator: str) -> None:
     made = gpt.operators.OPERATORS[operator]
     if len(made.tensors) == 1:
         pytest.skip("one tensor")
-    options = {"axis": 1, "weight": 0.5, "num_segments": 3, "num_embeddings": 3, "bounds": "raise"}
-    tensors = [tensor_of(t) for t in made.tensors]
-    rest = [options.get(p.name, p.default) for p in made.options]
+    arguments, count = arguments_of(made), len(made.tensors)
+    tensors, rest = arguments[:count], arguments[count:]
     made.overload(*tensors, *rest)
     for away in range(len(tensors)):
         given = [x.to(META) if i == away else x for i, x in enumerate(tensors)]

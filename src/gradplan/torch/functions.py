@@ -46,6 +46,32 @@ class ValuesAndIndices(NamedTuple):
     indices: torch.Tensor
 
 
+def _check_tensors(offer: Offer, given: Sequence[tuple[str, Any]]) -> None:
+    """Raises for what is no tensor, and for tensors on several devices."""
+    for name, x in given:
+        if not isinstance(x, torch.Tensor):
+            raise InvalidProblem(
+                f"{offer.name}: {name}: expected a torch.Tensor; got {describe(x)}"
+                f"{_instead_of_tensor(offer, x)}"
+            )
+    if len({x.device for _, x in given}) > 1:
+        check_one_device(offer.name, given)
+
+
+def _instead_of_tensor(offer: Offer, x: Any) -> str:
+    """How to go on with something that is no tensor."""
+    function = offer.signature.function
+    if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return f"; use {offered_as('gradplan.jax', offer.op, function)}"
+    if type(x) is np.ndarray:
+        return f"; use gradplan.{function.name}, or pass torch.from_numpy(x)"
+    if isinstance(x, np.ma.MaskedArray):
+        return "; pass torch.from_numpy(x.filled(value))"
+    if hasattr(x, "to_numpy"):  # pandas, polars, xarray
+        return "; pass torch.from_numpy(x.to_numpy())"
+    return "; convert it with torch.tensor(x)" if isinstance(x, (list, tuple)) else ""
+
+
 class _Call:
     """How a call goes on where the fast path has not served it: everything is looked at."""
 
@@ -58,7 +84,6 @@ class _Call:
         meanings = [(p.name, offer.meaning(p.name)) for p in offer.parameters]
         self.options = [(name, what) for name, what in meanings if isinstance(what, Parameter)]
         self.tensors = [(name, what) for name, what in meanings if isinstance(what, Tensor)]
-        self.function = offer.signature.function
         self.first = self._outer(offer.signature.first.function_name)
 
     def _outer(self, name: str) -> str:
@@ -97,7 +122,10 @@ class _Call:
     def __call__(self, **values: Any) -> Any:
         like = self.offer.like
         check_given(self.name, values)
-        self._check_tensors(values)
+        _check_tensors(
+            self.offer,
+            [(n, values[n]) for n, t in self.tensors if not (t.optional and values[n] is None)],
+        )
         x = values[self.first]
         dtype = values.pop("dtype", None)
         if dtype is not None:
@@ -129,30 +157,6 @@ class _Call:
             repeat = OPERATORS[self.offer.op.broadcasts].call
             given[:count] = _broadcast(given[:count], repeat)
         return operator.call(*given)
-
-    def _check_tensors(self, values: dict[str, Any]) -> None:
-        """Raises for what is no tensor, and for tensors on several devices."""
-        given = [(n, values[n]) for n, t in self.tensors if not (t.optional and values[n] is None)]
-        for name, x in given:
-            if not isinstance(x, torch.Tensor):
-                raise InvalidProblem(
-                    f"{self.name}: {name}: expected a torch.Tensor; got {describe(x)}"
-                    f"{self._instead_of_tensor(x)}"
-                )
-        if len({x.device for _, x in given}) > 1:
-            check_one_device(self.name, given)
-
-    def _instead_of_tensor(self, x: Any) -> str:
-        """How to go on with something that is no tensor."""
-        if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
-            return f"; use {offered_as('gradplan.jax', self.offer.op, self.function)}"
-        if type(x) is np.ndarray:
-            return f"; use gradplan.{self.function.name}, or pass torch.from_numpy(x)"
-        if isinstance(x, np.ma.MaskedArray):
-            return "; pass torch.from_numpy(x.filled(value))"
-        if hasattr(x, "to_numpy"):  # pandas, polars, xarray
-            return "; pass torch.from_numpy(x.to_numpy())"
-        return "; convert it with torch.tensor(x)" if isinstance(x, (list, tuple)) else ""
 
     def _check_ranks(self, values: dict[str, Any]) -> None:
         for name, rank in self.offer.like.ranks.items():
@@ -286,14 +290,7 @@ class _Adapted:
         name, adapts = self.offer.name, self.offer.like.adapts
         assert adapts is not None
         check_given(name, values)
-        for tensor in self.tensors:
-            if not isinstance(values[tensor], torch.Tensor):
-                raise InvalidProblem(
-                    f"{name}: {tensor}: expected a torch.Tensor; got {describe(values[tensor])}"
-                )
-        given = [(tensor, values[tensor]) for tensor in self.tensors]
-        if len({x.device for _, x in given}) > 1:
-            check_one_device(name, given)
+        _check_tensors(self.offer, [(tensor, values[tensor]) for tensor in self.tensors])
         for option, field in self.options:
             values[option] = plain_option(name, option, field, values[option])
         return adapts(torch, self._inner, **values)
