@@ -26,8 +26,8 @@ from samples import ELEMENTS, all_elements
 
 import gradplan as gp
 from gradplan import cases as canonical
-from gradplan.declaration import Function, Op
-from gradplan.declaration.fields import IndexInto, SizeField
+from gradplan.declaration import AxisRole, Function, Op
+from gradplan.declaration.fields import IndexInto, Real, SizeField
 from gradplan.engines import cpu
 from gradplan.plan import plan_class
 
@@ -236,15 +236,16 @@ def test_threads_do_not_change_bits(op: Op, function: Function) -> None:
 
 def _large_cases(op: Op, function: Function) -> Iterator[Case]:
     if op.shape_field is not None:
-        for seed, (shape, axis, element) in enumerate(
+        for seed, (shape, axis, extent, element, order) in enumerate(
             [
-                ((700, 300), 1, "f32"),
-                ((90_000,), 0, "f64"),
-                ((1030, 150), 0, "f16"),
-                ((5, 31_000), 1, "bf16"),
+                ((700, 300), 1, 410, "f32", "any"),
+                ((90_000,), 0, 70_000, "f64", "any"),
+                ((1030, 150), 0, 5, "f16", "hot"),
+                ((5, 31_000), 1, 900, "bf16", "sorted"),
             ]
         ):
-            yield Case(op, _filled(op, function, shape, axis, element), seed, "special")
+            desc = _filled(op, function, shape, axis, extent, element)
+            yield Case(op, desc, seed, "special", order=order)
         return
     ascending = any(t.ascending for t in op.tensors)
     for seed, (n, width, s, element, order) in enumerate(
@@ -265,10 +266,11 @@ def _large_cases(op: Op, function: Function) -> Iterator[Case]:
         )
 
 
-def _filled(op: Op, function: Function, shape: Any, axis: int, element: str) -> Any:
-    reals = {i.name: 0.3 for i in op.fields if i.name not in function.fixed and i.required}
-    known = {op.shape_field, op.axis_field, "element"}
-    rest = {name: value for name, value in reals.items() if name not in known}
+def _filled(op: Op, function: Function, shape: Any, axis: int, extent: int, element: str) -> Any:
+    """`extent` is what indices along the axis point into."""
+    rest: dict[str, Any] = dict.fromkeys(op.sizes_with_role(AxisRole.ALONG), extent)
+    # Not the sample's, by which products are exact.
+    rest |= {i.name: 0.3 for i in op.fields if isinstance(i.field, Real) and i.required}
     return line_problem(op, function, shape, axis, element=element, **rest)
 
 

@@ -33,7 +33,7 @@ all_functions = pytest.mark.parametrize("name", SIGNATURES)
         (lambda: gp.cumsum(X, revers=True), "'revers'; did you mean 'reverse'?"),
         (lambda: gp.cumsum(X, output=X), "'output'; did you mean 'out'?"),
         (lambda: gp.lerp(X, X, wieght=0.5), "'wieght'; did you mean 'weight'?"),
-        (lambda: gp.cumsum(X, zzz=1), "'zzz'; it takes x, axis, reverse, out"),
+        (lambda: gp.cumsum(X, zzz=1), "'zzz'; it takes x, axis, reverse, exclusive, out"),
         (lambda: gp.cumsum(), "cumsum() missing 1 required argument: 'x'"),
         (lambda: gp.lerp(X, X), "lerp() missing 1 required argument: 'weight'"),
         (lambda: gp.segment_sum(X, num_segments=2), "missing 1 required argument: 'segment_ids'"),

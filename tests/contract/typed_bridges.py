@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         gpt.lerp(x, x)  # error: call-arg
         gpt.cumsum(x, axis=1)  # error: call-arg
         gpt.sparsemax(x, dimension=1)  # error: call-arg
-        gpt.cumsum(x, 1, False, torch.float64)  # error: call-arg
+        gpt.cumsum(x, 1, False, True)  # error: call-arg
         gpt.cumsum([1.0, 2.0], 0)  # error: arg-type
         gpt.cumsum(array, 0)  # error: arg-type
         gpt.cumsum(x, "0")  # error: arg-type

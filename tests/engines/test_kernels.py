@@ -6,6 +6,7 @@ import enum
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,8 @@ def row_reducers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [compiler, "-std=gnu++20", "-O1", "-ffp-contract=off", "-w", f"-I{SOURCES}"]
     command += [f"-march={isa}"] if "x86" in isa else []
     command += [str(SOURCES / "tests/row_reducers.cc"), "-o", str(program)]
+    # What only libgradplan_common.so uses is searched in the program's paths if it needs it too.
+    command += ["-Wl,--no-as-needed"] if sys.platform == "linux" else []
     for library in (cpu.LIBRARIES / "libgradplan_common.so", tvm_ffi().libinfo.find_libtvm_ffi()):
         command += [str(library), f"-Wl,-rpath,{Path(library).parent}"]
     subprocess.run(command, check=True)

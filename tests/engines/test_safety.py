@@ -6,6 +6,7 @@ tensor of every op is broken in every way, and memory itself is watched.
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 import subprocess
@@ -18,10 +19,17 @@ import pytest
 from layouts import POISON, Array, words
 from matrix import FUNCTIONS, Case, Prepared, cases, num_threads
 from processes import run_python
-from samples import all_elements, all_ops, sample_descriptors, sample_inputs
+from samples import (
+    all_elements,
+    all_ops,
+    sample_descriptor,
+    sample_descriptors,
+    sample_inputs,
+)
 
 import gradplan as gp
-from gradplan.declaration import Descriptor, Op, Operand
+from gradplan.cases import axis_sizes
+from gradplan.declaration import AxisRole, Descriptor, Op, Operand
 from gradplan.engines import cpu
 from gradplan.plan import Plan, plan_class
 
@@ -157,20 +165,23 @@ def _plans() -> list[type[Plan[Any]]]:
 @pytest.mark.parametrize("op", index_plans(), ids=lambda op: op.name)
 def test_the_first_index_outside_is_named_and_nothing_is_written(op: Op, dtype: Any) -> None:
     """Behind thousands of right ones as well, where threads look for it."""
-    for n, bad in ((5, 3), (40_000, 37_123)):
-        sizes = {"num_inputs": n, "num_segments": 6, "num_indices": n, "num_embeddings": 6}
-        fields = {i.name: sizes.get(i.name, 3) for i in op.fields if i.required}
-        desc = op.descriptor(**{**fields, "element": "f32"}, bounds="raise")
+    for (n, bad), function in itertools.product(((5, 3), (40_000, 37_123)), op.functions):
+        desc = sample_descriptor(op, **function.fixed, **index_sizes(op, n, 6), bounds="raise")
         plan = plan_class(op).select(desc)
         for value in (-1, 6, np.iinfo(dtype).min, np.iinfo(dtype).max):
             tensors: dict[str, Any] = {}
             for operand in op.operands(desc):
                 if len(operand.kinds) > 1:
-                    ids = np.sort(np.arange(n) % 6).astype(dtype)
-                    ids[bad:] = value if value > 0 or not _ascending(op) else ids[bad:]
-                    position = bad
+                    ids = np.empty(operand.shape, dtype)
+                    flat = ids.reshape(-1)
+                    flat[:] = np.sort(np.arange(ids.size) % 6)
+                    first = ids.size - n + bad  # in the last line, if each has indices of its own
                     if value < 0 and _ascending(op):
-                        ids[:2], position = value, 0
+                        first = 0
+                        flat[:2] = value
+                    else:
+                        flat[first:] = value
+                    position = ", ".join(map(str, np.unravel_index(first, ids.shape)))
                     tensors[operand.name] = ids
                 else:
                     tensors[operand.name] = poisoned(operand)
@@ -181,6 +192,14 @@ def test_the_first_index_outside_is_named_and_nothing_is_written(op: Op, dtype: 
             assert f"[{position}] = {value}" in str(caught.value)
             assert op.plan_name in str(caught.value)
             assert {name: x.tobytes() for name, x in tensors.items()} == before
+
+
+def index_sizes(op: Op, count: int, extent: int) -> dict[str, Any]:
+    """Fields of a problem with so many indices in a line, that choose from `extent`."""
+    if op.shape_field is None:
+        return axis_sizes(op, count, extent, 3)
+    sizes = dict.fromkeys(op.sizes_with_role(AxisRole.ALONG), extent)
+    return {op.shape_field: (2, count), **sizes}
 
 
 def _ascending(op: Op) -> bool:
