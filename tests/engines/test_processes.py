@@ -415,7 +415,8 @@ for _ in range(3):
 whole = min(times)
 """
 
-# Cache misses, so that a call takes a second; `out` would be the small one of its tensors.
+# Cache misses, so that a call takes a second, in which signals are looked for 20 times; `out` would
+# be the small one of its tensors.
 SCATTER = """
 count = 1 << {bits}
 ids = (np.arange(count, dtype=np.int64) * 40503 % (1 << 22)).astype(np.int32)
@@ -424,12 +425,12 @@ def call(**given):
     return {function}(x, {ids}, 1 << 22, **given)
 """
 SCANS = """
-x = np.broadcast_to(np.float64([1, 0.5, -1, 3] * (1 << 20)), (8, 1 << 22))
+x = np.broadcast_to(np.float64([1, 0.5, -1, 3] * (1 << 20)), (32, 1 << 22))
 def call(**given):
     return gp.logcumsumexp(x, axis={axis}, **given)
 """
 SCATTER_OF_NUMPY = SCATTER.format(
-    bits=24, ones="np.ones(count, np.float32)", ids="ids", function="gp.unsorted_segment_sum"
+    bits=26, ones="np.ones(count, np.float32)", ids="ids", function="gp.unsorted_segment_sum"
 )
 LONG = {
     "one task per thread": SCATTER_OF_NUMPY,
@@ -453,7 +454,7 @@ print(min(times) < whole / 2, np.array_equal(call(), expected), times, whole)
 def test_a_signal_ends_a_call_of_the_bridge_to_pytorch() -> None:
     pytest.importorskip("torch")
     setup = SCATTER.format(
-        bits=24, ones="torch.ones(count)", ids="torch.from_numpy(ids)", function="gpt.segment_sum"
+        bits=26, ones="torch.ones(count)", ids="torch.from_numpy(ids)", function="gpt.segment_sum"
     )
     imports = "import torch, gradplan.torch as gpt"
     code = SIGNAL.format(base="KeyboardInterrupt", imports=imports, threads=2, setup=setup)
@@ -469,7 +470,7 @@ print(min(times) < whole / 2, torch.equal(call(), expected), times, whole)
 @pytest.mark.parametrize("given", [False, True])
 def test_what_a_handler_raises_is_not_lost(base: str, given: bool) -> None:
     """And what the caller has given as an output is finished, whatever comes."""
-    setup = SCATTER_OF_NUMPY.replace("1 << 24", "1 << 22")
+    setup = SCATTER_OF_NUMPY.replace("1 << 26", "1 << 22")
     code = SIGNAL.format(base=base, imports="", threads=2, setup=setup)
     code += f"""
 out = np.full(expected.shape, np.nan, np.float32)
