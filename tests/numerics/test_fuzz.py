@@ -6,6 +6,7 @@ outputs as they were; and both engines, whose checks are written twice, agree on
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from layouts import POISON, Array, words
-from matrix import Case, index_axis, saved_from_forward, special_values, table_axis
-from samples import ELEMENTS, REFERENCE
+from matrix import Case, saved_from_forward, special_values
+from samples import ELEMENTS, REFERENCE, sample_descriptors, sample_inputs
 
 import gradplan as gp
 from gradplan.declaration import OPS, Descriptor, Op, Operand
@@ -116,11 +117,11 @@ def tensors(draw: Any, op: Op, desc: Descriptor) -> dict[str, Array]:
         if not operand.is_input and operand.role.value == "out":
             continue
         if kind in INDICES:
-            rows = getattr(desc, str(table_axis(op)))
+            rows = op.choices_of(op.tensor_named[operand.name], desc)
             margin = draw(st.sampled_from([0, 1, 5]))
             ids = rng.integers(-margin, rows + margin + 1, x.shape).astype(kind.dtype)
-            x[...] = np.sort(ids) if draw(st.booleans()) else ids
-            if draw(st.booleans()) and 0 not in x.strides:
+            x[...] = np.sort(ids) if draw(st.booleans()) and x.ndim else ids
+            if draw(st.booleans()) and x.ndim and 0 not in x.strides:
                 x[...] = np.sort(x)
         else:
             scale = 2.0 ** draw(st.integers(-20, 20))
@@ -310,8 +311,21 @@ def test_any_descriptor_is_valid_or_refused_by_name(name: str, data: Any) -> Non
         assert op.title in str(error)
 
 
-def test_index_axes_are_found() -> None:
-    """The strategies above find out what indices count from the declarations."""
-    assert {op.name for op in OPS.values() if index_axis(op)} == {
-        op.name for op in OPS.values() if op.reads_indices
-    }
+@per_op
+def test_index_axes_are_found(name: str) -> None:
+    """The strategies above find out what indices choose from in the declarations."""
+    op = OPS[name]
+    for desc in sample_descriptors(op) if op.reads_indices else ():
+        desc = dataclasses.replace(desc, bounds="raise")
+        inputs = sample_inputs(op, desc)
+        plan = plan_class(op).select(desc, REFERENCE)
+        for tensor in (t for t in op.inputs if t.index):
+            choices = op.choices_of(tensor, desc)
+            for last in (choices - 1, choices):
+                given = inputs[tensor.name].copy()
+                given[(-1,) * given.ndim] = last
+                if last < choices:
+                    plan.run(**{**inputs, tensor.name: given})
+                    continue
+                with pytest.raises(gp.IndexOutOfRange, match=f"{tensor.name}.* = {choices}"):
+                    plan.run(**{**inputs, tensor.name: given})
