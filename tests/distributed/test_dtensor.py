@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from operator_arguments import AXIS, SHAPE, arguments_of  # noqa: E402
+from operator_arguments import AXIS, SHAPE, arguments_of, defaults_behind  # noqa: E402
 from processes import run_python  # noqa: E402
 from ranks import on_ranks, same_bits  # noqa: E402
 from six_ops import SIX, declared  # noqa: E402
@@ -191,7 +191,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 x = distribute_tensor(torch.ones(3, 4), init_device_mesh("cpu", (1,)), [Shard(0)])
 with torch.inference_mode():
-    y = torch.ops.gradplan.cumsum(x, 1, False)
+    y = torch.ops.gradplan.cumsum(x, 1, False, *{defaults_behind("cumsum", "reverse")!r})
 assert y.placements == (Shard(0),)
 print("right")
 """

@@ -612,10 +612,11 @@ def segment_softmax(
     *,
     bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """Softmax over the rows with the same id; rows of ids out of range are 0.
+    """Softmax over rows with the same id; ids out of range are dropped, as in JAX.
 
-    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
-    be given inside of `jit`; by default it is the largest id plus one.
+    Their rows are 0. A row of -inf has no share, also in a segment of nothing else.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
 
     Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
     not raise.
@@ -642,10 +643,11 @@ def segment_log_softmax(
     *,
     bounds: Bounds | Literal["skip", "raise"] = "skip",
 ) -> Array:
-    """Logarithm of the softmax over the rows with the same id; rows of ids out of range are 0.
+    """Logarithm of the softmax over rows with the same id; ids out of range are dropped, as in JAX.
 
-    A row of -inf has no share, also in a segment of nothing else. `num_segments` must
-    be given inside of `jit`; by default it is the largest id plus one.
+    Their rows are 0. A row of -inf has no share, also in a segment of nothing else.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
 
     Replaces `jax.ops.segment_max, exp and segment_sum`; ids that are said to be sorted and are
     not raise.

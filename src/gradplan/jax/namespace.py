@@ -80,7 +80,7 @@ class JaxNamespace:
         return jnp.argsort(ids, stable=True)
 
     def rows(self, x: Array, positions: Array) -> Array:
-        return x[positions]
+        return jnp.asarray(x)[positions]  # indices may be NumPy's, which take no tracer
 
     def take_along(self, x: Array, positions: Array, axis: int) -> Array:
         return jnp.take_along_axis(x, positions, axis)

@@ -167,10 +167,11 @@ def _function(kind: SoftmaxKind, in_order: bool, figures: tuple[Figure, ...]) ->
             names={"data": "x"},
             chooses={"indices_are_sorted": name},
             inferred={"num_segments": "segment_ids"},
-            doc=f"""{what} over the rows with the same id; rows of ids out of range are 0.
+            doc=f"""{what} over rows with the same id; ids out of range are dropped, as in JAX.
 
-                A row of -inf has no share, also in a segment of nothing else. `num_segments` must
-                be given inside of `jit`; by default it is the largest id plus one.
+                Their rows are 0. A row of -inf has no share, also in a segment of nothing else.
+                `num_segments` must be given inside of `jit`; by default it is the largest id plus
+                one.
 
                 >>> {name}(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
                 Array([{plain}], dtype=float32)

@@ -137,6 +137,10 @@ class Operator:
 
     def _like(self, output: Tensor) -> int | None:
         """The input that an output is strided as: one with the same axes, and always there."""
+        # A kernel sees several axes as one, which the strides of an input may not allow: an input
+        # is copied then, and an output must be written where it is.
+        if not self.op.packs.isdisjoint(output.axes):
+            return None
         same = (
             i
             for i, t in enumerate(self.tensors)

@@ -20,7 +20,7 @@ from typing import Any
 
 from gradplan.declaration import Arithmetic, AxisRole, Tensor, TensorAxis
 from gradplan.declaration.fields import SizeField
-from gradplan.declaration.tensors import DerivedAxes
+from gradplan.declaration.tensors import DerivedAxes, Replaced
 from gradplan.torch.operators import OPERATORS, Operator
 
 _MODULE = "torch.distributed.tensor"
@@ -48,6 +48,9 @@ def _axes(
             role = AxisRole.ALONG if number == worked else AxisRole.BATCH
             if not isinstance(name, DerivedAxes) or role in name.keeps:
                 found.append(TensorAxis(role, whole, number))
+            elif isinstance(name, Replaced):
+                # An axis of its own, which the others behind it are counted from.
+                found.append(TensorAxis(role, name.size))
     return found
 
 
