@@ -49,6 +49,16 @@ __all__ = [
     "ScanDescriptor",
     "ScanIndicesDescriptor",
     "ScanIndicesPlan",
+    "ScanPartBackwardDescriptor",
+    "ScanPartBackwardPlan",
+    "ScanPartBackwardTotalDescriptor",
+    "ScanPartBackwardTotalPlan",
+    "ScanPartDescriptor",
+    "ScanPartFoldDescriptor",
+    "ScanPartFoldPlan",
+    "ScanPartPlan",
+    "ScanPartTotalDescriptor",
+    "ScanPartTotalPlan",
     "ScanPlan",
     "ScanWithIndicesDescriptor",
     "ScanWithIndicesPlan",
@@ -891,6 +901,254 @@ class ScanWithIndicesPlan(Plan[ScanWithIndicesDescriptor]):
         workspace: Any = None,
         stream: Any = None,
     ) -> tuple[T, T]: ...
+
+class ScanPartDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class ScanPartPlan(Plan[ScanPartDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        carry: T | None = None,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        carry: T | None = None,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScanPartTotalDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class ScanPartTotalPlan(Plan[ScanPartTotalDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartTotalDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartTotalPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
+
+class ScanPartBackwardDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    ties: Ties
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        ties: Ties | Literal["first", "last"] = ...,
+    ) -> None: ...
+
+class ScanPartBackwardPlan(Plan[ScanPartBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        behind: T | None = None,
+        carry: T | None = None,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        behind: T | None = None,
+        carry: T | None = None,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScanPartBackwardTotalDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    ties: Ties
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        ties: Ties | Literal["first", "last"] = ...,
+    ) -> None: ...
+
+class ScanPartBackwardTotalPlan(Plan[ScanPartBackwardTotalDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartBackwardTotalDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartBackwardTotalPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        exponent: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        exponent: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T, T]: ...
+
+class ScanPartFoldDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    backward: bool
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        backward: bool = False,
+    ) -> None: ...
+
+class ScanPartFoldPlan(Plan[ScanPartFoldDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartFoldDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartFoldPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        total: T,
+        gain: T,
+        exponent: T,
+        carry: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        total: T,
+        gain: T,
+        exponent: T,
+        carry: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
 
 class SegmentSumDescriptor(Descriptor):
     num_inputs: int

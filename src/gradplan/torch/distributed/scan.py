@@ -19,10 +19,10 @@ import gradplan as gp
 from gradplan.torch import functions
 from gradplan.torch.distributed.agreement import agree, refusal
 from gradplan.torch.distributed.ranks import Ranks
-from gradplan.torch.distributed.shards import CHUNK, AxisShards, move
-from gradplan.vocabulary import FLOATS, InvalidProblem, ScanKind, Ties, Unsupported
+from gradplan.torch.distributed.shards import CHUNK, AxisShards, Intervals, move
+from gradplan.vocabulary import FLOATS, ElementKind, InvalidProblem, ScanKind, Ties, Unsupported
 
-_ELEMENTS = tuple(getattr(torch, kind.dtype_name) for kind in FLOATS)
+_ELEMENTS = tuple(getattr(torch, kind.dtype_name) for kind in ElementKind if kind in FLOATS)
 _EXTREMES = (ScanKind.CUMMAX, ScanKind.CUMMIN)
 _TIES = Ties.LAST  # PyTorch's rule
 
@@ -118,10 +118,10 @@ def _compute(x: torch.Tensor) -> torch.Tensor:
 
 
 def _forward(part: _Part, x: torch.Tensor, kind: ScanKind) -> Any:
-    scan = {"axis": part.axis, "reverse": part.from_end}
+    scan: dict[str, Any] = {"axis": part.axis, "reverse": part.from_end}
     if part.ranks.size == 1:
         return gp.scan_part(x, kind=kind, **scan)
-    chunks = {**scan, "x": part.whole(x), "axis": part.axis + 1}
+    chunks: dict[str, Any] = {**scan, "x": part.whole(x), "axis": part.axis + 1}
     level = None
     if kind is ScanKind.LOGCUMSUMEXP:  # every exponential is relative to the running maximum
         maxima = part.fold(ScanKind.CUMMAX, gp.scan_part_total(kind=ScanKind.CUMMAX, **chunks))
@@ -147,10 +147,10 @@ class _Backward:
         elif kind in _EXTREMES:
             self.before, self.before_is_behind = "y", not self.from_behind
 
-    def wanted(self, given: dict[str, torch.Tensor]) -> list[tuple[torch.Tensor, Any]]:
+    def wanted(self, given: dict[str, torch.Tensor]) -> list[tuple[torch.Tensor, Intervals]]:
         """dy, x and y of the part, what stands before it, and y where the forward comes from."""
         shards, own = self.part.given, self.part.shards.intervals
-        found = [(x, own) for x in given.values()]
+        found: list[tuple[torch.Tensor, Intervals]] = [(x, own) for x in given.values()]
         if self.before:
             beside = shards.neighbours(self.part.shards, behind=self.before_is_behind)
             found.append((given[self.before], beside))
@@ -161,9 +161,9 @@ class _Backward:
 
     def __call__(self, given: dict[str, torch.Tensor], edges: list[torch.Tensor]) -> Any:
         part, kind = self.part, self.kind
-        options = {"kind": kind, "reverse": not part.from_end, "ties": _TIES}
+        options: dict[str, Any] = {"kind": kind, "reverse": not part.from_end, "ties": _TIES}
         names = dict(zip(("before", "behind"), edges, strict=False))
-        beside = {
+        values: dict[str, Any] = {
             name: _compute(edge).select(part.axis, 0) if edge.shape[part.axis] else None
             for name, edge in names.items()
         }
@@ -178,7 +178,7 @@ class _Backward:
                 chunks["before"] = _compute(each)
             totals = gp.scan_part_backward_total(**chunks, axis=part.axis + 1, **options)
             carry = part.into(part.fold(kind, totals, backward=True))
-        return gp.scan_part_backward(**tensors, **beside, carry=carry, axis=part.axis, **options)
+        return gp.scan_part_backward(**tensors, **values, carry=carry, axis=part.axis, **options)
 
 
 def _check(x: Any, axis: int) -> None:
@@ -188,7 +188,7 @@ def _check(x: Any, axis: int) -> None:
         known = ", ".join(map(str, _ELEMENTS))
         raise InvalidProblem(f"x: expected one of {known}; got {x.dtype}")
     if not -x.ndim <= axis < x.ndim:
-        raise InvalidProblem(f"dim: expected one of {x.ndim} axes; got {axis}")
+        raise InvalidProblem(f"dim: expected {-x.ndim} to {x.ndim - 1}; got {axis}")
 
 
 def _check_gradient(gradient: torch.Tensor, y: torch.Tensor) -> None:
@@ -214,6 +214,7 @@ class _Scan(torch.autograd.Function):
         (own,) = move(ranks, axis, part.given, [(x.detach(), part.shards.intervals)])
         (y,) = move(ranks, axis, part.shards, [(_forward(part, own, kind), part.given.intervals)])
         ctx.part, ctx.kind, ctx.others = part, kind, others
+        ctx.like = y.detach().to("meta")
         ctx.save_for_backward(*(() if kind is ScanKind.CUMSUM else (x, y)))
         return y
 
@@ -223,7 +224,8 @@ class _Scan(torch.autograd.Function):
         forward, kind = ctx.part, ctx.kind
         ranks, axis, shards = forward.ranks, forward.axis, forward.given
         ranks.what += " backward"
-        agree(ranks, gradient.dtype, ctx.others, device=gradient.device)
+        error = refusal(lambda: _check_gradient(gradient, ctx.like))
+        agree(ranks, gradient.dtype, ctx.others, error=error, device=gradient.device)
         part = _Part(ranks, shards, axis, not forward.from_end)
         of_kind = _Backward(kind, part)
         given = {"dy": gradient}
@@ -242,7 +244,7 @@ def _scan(
         made: torch.Tensor = _Scan.apply(x, kind, dim, reverse, group)
         return made
     if not -x.ndim <= dim < x.ndim:
-        raise InvalidProblem(f"{kind}: dim: expected one of {x.ndim} axes; got {dim}")
+        raise InvalidProblem(f"{kind}: dim: expected {-x.ndim} to {x.ndim - 1}; got {dim}")
     placements = [Replicate() if p.is_partial() else p for p in x.placements]
     x = x.redistribute(placements=placements)
     over = [d for d, p in enumerate(placements) if p.is_shard(dim % x.ndim)]
