@@ -37,9 +37,9 @@ __all__ = [
     "logcumsumexp",
     "logcumsumexp_backward",
     "scan_part",
-    "scan_part_backward",
-    "scan_part_backward_total",
     "scan_part_fold",
+    "scan_part_gradient",
+    "scan_part_gradient_total",
     "scan_part_total",
     "scatter_add",
     "scatter_add_backward",
@@ -860,7 +860,7 @@ def scan_part_total(
     array(6., dtype=float32)
     """
 
-def scan_part_backward(
+def scan_part_gradient(
     dy: T,
     x: T,
     y: T,
@@ -893,11 +893,11 @@ def scan_part_backward(
         the gradient of x
 
     >>> dy = x = y = np.float32([1, 2, 3])
-    >>> gp.scan_part_backward(dy, x, y, carry=np.float32(10), kind="cumsum")
+    >>> gp.scan_part_gradient(dy, x, y, carry=np.float32(10), kind="cumsum")
     array([16., 15., 13.], dtype=float32)
     """
 
-def scan_part_backward_total(
+def scan_part_gradient_total(
     dy: T,
     x: T,
     y: T,
@@ -926,7 +926,7 @@ def scan_part_backward_total(
         what comes out where nothing comes in; the factor with which what comes in passes; of cumprod its mantissa; that factor's exponent (cumprod; else 0)
 
     >>> dy = x = y = np.float32([1, 2, 3])
-    >>> gp.scan_part_backward_total(dy, x, y, kind="cumsum")[0]
+    >>> gp.scan_part_gradient_total(dy, x, y, kind="cumsum")[0]
     array(6., dtype=float32)
     """
 

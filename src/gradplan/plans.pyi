@@ -49,13 +49,13 @@ __all__ = [
     "ScanDescriptor",
     "ScanIndicesDescriptor",
     "ScanIndicesPlan",
-    "ScanPartBackwardDescriptor",
-    "ScanPartBackwardPlan",
-    "ScanPartBackwardTotalDescriptor",
-    "ScanPartBackwardTotalPlan",
     "ScanPartDescriptor",
     "ScanPartFoldDescriptor",
     "ScanPartFoldPlan",
+    "ScanPartGradientDescriptor",
+    "ScanPartGradientPlan",
+    "ScanPartGradientTotalDescriptor",
+    "ScanPartGradientTotalPlan",
     "ScanPartPlan",
     "ScanPartTotalDescriptor",
     "ScanPartTotalPlan",
@@ -994,7 +994,7 @@ class ScanPartTotalPlan(Plan[ScanPartTotalDescriptor]):
         stream: Any = None,
     ) -> tuple[T, T]: ...
 
-class ScanPartBackwardDescriptor(Descriptor):
+class ScanPartGradientDescriptor(Descriptor):
     kind: ScanKind
     input_shape: tuple[int, ...]
     scan_axis: int
@@ -1012,15 +1012,15 @@ class ScanPartBackwardDescriptor(Descriptor):
         ties: Ties | Literal["first", "last"] = ...,
     ) -> None: ...
 
-class ScanPartBackwardPlan(Plan[ScanPartBackwardDescriptor]):
+class ScanPartGradientPlan(Plan[ScanPartGradientDescriptor]):
     op: ClassVar[Op]
     @classmethod
     def select(
         cls,
-        desc: ScanPartBackwardDescriptor,
+        desc: ScanPartGradientDescriptor,
         prefer: PlanPreference = ...,
         device: str = "cpu",
-    ) -> ScanPartBackwardPlan: ...
+    ) -> ScanPartGradientPlan: ...
     def can_implement(  # type: ignore[override]
         self,
         *,
@@ -1048,7 +1048,7 @@ class ScanPartBackwardPlan(Plan[ScanPartBackwardDescriptor]):
         stream: Any = None,
     ) -> T: ...
 
-class ScanPartBackwardTotalDescriptor(Descriptor):
+class ScanPartGradientTotalDescriptor(Descriptor):
     kind: ScanKind
     input_shape: tuple[int, ...]
     scan_axis: int
@@ -1066,15 +1066,15 @@ class ScanPartBackwardTotalDescriptor(Descriptor):
         ties: Ties | Literal["first", "last"] = ...,
     ) -> None: ...
 
-class ScanPartBackwardTotalPlan(Plan[ScanPartBackwardTotalDescriptor]):
+class ScanPartGradientTotalPlan(Plan[ScanPartGradientTotalDescriptor]):
     op: ClassVar[Op]
     @classmethod
     def select(
         cls,
-        desc: ScanPartBackwardTotalDescriptor,
+        desc: ScanPartGradientTotalDescriptor,
         prefer: PlanPreference = ...,
         device: str = "cpu",
-    ) -> ScanPartBackwardTotalPlan: ...
+    ) -> ScanPartGradientTotalPlan: ...
     def can_implement(  # type: ignore[override]
         self,
         *,

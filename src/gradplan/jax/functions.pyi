@@ -25,9 +25,9 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scan_part",
-    "scan_part_backward",
-    "scan_part_backward_total",
     "scan_part_fold",
+    "scan_part_gradient",
+    "scan_part_gradient_total",
     "scan_part_total",
     "scatter_add",
     "segment_log_softmax",
@@ -458,7 +458,7 @@ def scan_part_total(
         what comes out where nothing comes in; the factor with which what comes in passes (logcumsumexp; else 1)
     """
 
-def scan_part_backward(
+def scan_part_gradient(
     dy: ArrayLike,
     x: ArrayLike,
     y: ArrayLike,
@@ -488,7 +488,7 @@ def scan_part_backward(
         the gradient of x
     """
 
-def scan_part_backward_total(
+def scan_part_gradient_total(
     dy: ArrayLike,
     x: ArrayLike,
     y: ArrayLike,

@@ -51,11 +51,11 @@ class _BackwardFields(_PartFields):
     ties: Annotated[Ties, "which of several equal extremes receives the gradient"] = Ties.FIRST
 
 
-class ScanPartBackwardDescriptor(_BackwardFields):
+class ScanPartGradientDescriptor(_BackwardFields):
     """The gradient of a scan of a part of each row."""
 
 
-class ScanPartBackwardTotalDescriptor(_BackwardFields):
+class ScanPartGradientTotalDescriptor(_BackwardFields):
     """What the gradient of a part of each row hands on."""
 
 
@@ -127,8 +127,8 @@ SCAN_PART_TOTAL = Op(
     ),
 )
 
-SCAN_PART_BACKWARD = Op(
-    ScanPartBackwardDescriptor,
+SCAN_PART_GRADIENT = Op(
+    ScanPartGradientDescriptor,
     OpCategory.SCAN,
     "The gradient of a scan of a part of each row, given what comes out of the part behind.",
     tensors=(
@@ -142,19 +142,19 @@ SCAN_PART_BACKWARD = Op(
     ),
     functions=(
         Function(
-            "scan_part_backward",
+            "scan_part_gradient",
             """The gradient of a scan of a part of each row, given what comes from behind it.
 
             >>> dy = x = y = np.float32([1, 2, 3])
-            >>> gp.scan_part_backward(dy, x, y, carry=np.float32(10), kind="cumsum")
+            >>> gp.scan_part_gradient(dy, x, y, carry=np.float32(10), kind="cumsum")
             array([16., 15., 13.], dtype=float32)
             """,
         ),
     ),
 )
 
-SCAN_PART_BACKWARD_TOTAL = Op(
-    ScanPartBackwardTotalDescriptor,
+SCAN_PART_GRADIENT_TOTAL = Op(
+    ScanPartGradientTotalDescriptor,
     OpCategory.SCAN,
     "What a part of each row hands on to the part before it in the gradient of a scan.",
     tensors=(
@@ -168,11 +168,11 @@ SCAN_PART_BACKWARD_TOTAL = Op(
     ),
     functions=(
         Function(
-            "scan_part_backward_total",
+            "scan_part_gradient_total",
             """What the gradient of a part hands on: the total, and the gain of what comes in.
 
             >>> dy = x = y = np.float32([1, 2, 3])
-            >>> gp.scan_part_backward_total(dy, x, y, kind="cumsum")[0]
+            >>> gp.scan_part_gradient_total(dy, x, y, kind="cumsum")[0]
             array(6., dtype=float32)
             """,
         ),

@@ -167,7 +167,7 @@ def _pass(b: Array, a: Array, t: Array) -> Array:
 
 @operation
 @quiet
-def scan_part_backward(
+def scan_part_gradient(
     dy: Array,
     x: Array,
     y: Array,
@@ -183,7 +183,7 @@ def scan_part_backward(
     """The gradient of a part: `carry` is C3 or T2 of the recurrence from the end.
 
     >>> ones = np.ones(2, np.float32)
-    >>> scan_part_backward(
+    >>> scan_part_gradient(
     ...     ones, ones, ones, carry=np.float32(5), kind="cumsum", scan_axis=0
     ... ).tolist()
     [7.0, 6.0]
@@ -221,7 +221,7 @@ def _factors(x: Array, edge: Array | None) -> Array:
 
 @operation
 @quiet
-def scan_part_backward_total(
+def scan_part_gradient_total(
     dy: Array,
     x: Array,
     y: Array,
@@ -235,7 +235,7 @@ def scan_part_backward_total(
     """What the gradient of a part hands on where nothing comes in, and the factor of what does.
 
     >>> ones = np.ones(2, np.float32)
-    >>> results = scan_part_backward_total(ones, ones, ones, kind="cumsum", scan_axis=0)
+    >>> results = scan_part_gradient_total(ones, ones, ones, kind="cumsum", scan_axis=0)
     >>> [float(v) for v in results]
     [2.0, 1.0, 0.0]
     """

@@ -20,9 +20,9 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scan_part",
-    "scan_part_backward",
-    "scan_part_backward_total",
     "scan_part_fold",
+    "scan_part_gradient",
+    "scan_part_gradient_total",
     "scan_part_total",
     "scatter_add",
     "segment_log_softmax",
@@ -438,7 +438,7 @@ def scan_part_total(
         what comes out where nothing comes in; the factor with which what comes in passes (logcumsumexp; else 1)
     """
 
-def scan_part_backward(
+def scan_part_gradient(
     dy: torch.Tensor,
     x: torch.Tensor,
     y: torch.Tensor,
@@ -468,7 +468,7 @@ def scan_part_backward(
         the gradient of x
     """
 
-def scan_part_backward_total(
+def scan_part_gradient_total(
     dy: torch.Tensor,
     x: torch.Tensor,
     y: torch.Tensor,

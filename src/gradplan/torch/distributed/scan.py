@@ -176,9 +176,9 @@ class _Backward:
                     given[self.before], edges[0], behind=self.before_is_behind
                 )
                 chunks["before"] = _compute(each)
-            totals = gp.scan_part_backward_total(**chunks, axis=part.axis + 1, **options)
+            totals = gp.scan_part_gradient_total(**chunks, axis=part.axis + 1, **options)
             carry = part.into(part.fold(kind, totals, backward=True))
-        return gp.scan_part_backward(**tensors, **values, carry=carry, axis=part.axis, **options)
+        return gp.scan_part_gradient(**tensors, **values, carry=carry, axis=part.axis, **options)
 
 
 def _check(x: Any, axis: int) -> None:
