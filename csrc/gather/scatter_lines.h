@@ -45,24 +45,31 @@ class LineParts {
   int64_t entry_ = 8, per_line_ = 0, together_ = 1, parts_ = 1;
 };
 
-// `Reducer`: rows/reducers.h. `finish(total, count)` is the result of a place; count 0: an empty
-// one.
+// `Reducer`: rows/reducers.h. `finish(total, count, at)` is the result of a place; count 0: an
+// empty one. `at` is the place in `start`, another tensor like the results, where there is one.
 template <class E, class I, class Reducer>
 class LineReduction {
  public:
   using C = ComputeOf<E>;
 
-  LineReduction(const AxisProblem& p, const LineParts& parts, const Operand* t)
-      : p_(p), parts_(parts), x_(t[p.members]), ids_(t[p.ids]), out_(t[p.table]) {
+  LineReduction(const AxisProblem& p, const LineParts& parts, const Operand* t,
+                const Reducer& reducer = {}, const Operand* start = nullptr)
+      : p_(p),
+        parts_(parts),
+        x_(t[p.members]),
+        ids_(t[p.ids]),
+        out_(t[p.table]),
+        reducer_(reducer) {
     const Shape id_strides = index_strides(p, ids_);
     for (int d = 0; d < x_.rank; ++d) {
-      const Offsets strides{id_strides[d], x_.stride[d], out_.stride[d]};
+      const Offsets strides{id_strides[d], x_.stride[d], out_.stride[d],
+                            start == nullptr ? 0 : start->stride[d]};
       if (d == p.axis)
         step_ = strides;
       else
         outer_.add(x_.shape[d], strides);
     }
-    if (x_.rank == 0) step_ = {0, 0, out_.stride[0]};
+    if (x_.rank == 0) step_ = {0, 0, out_.stride[0], start == nullptr ? 0 : start->stride[0]};
     outer_.arrange(1);
     width_ = 1;
     if (!outer_.extent.empty() && std::abs(outer_.stride.back()[1]) < std::abs(step_[1])) {
@@ -88,7 +95,7 @@ class LineReduction {
           check_interruption();
           const int64_t first = tile % across_ * together_;
           Offsets at = outer_.offsets(tile / across_);
-          for (int k = 0; k < 3; ++k) at[k] += first * beside_[k];
+          for (int k = 0; k < 4; ++k) at[k] += first * beside_[k];
           const int64_t width = std::min(together_, width_ - first);
           if (width == 1)
             take(at, 1, std::integral_constant<int64_t, 1>{}, own, finish);
@@ -109,7 +116,7 @@ class LineReduction {
     auto* partial = reinterpret_cast<Partial<C>*>(workspace);
     auto* whole = reinterpret_cast<Whole<C>*>(partial + places);
     const bool blocks = p_.n > rows::kRowBlock;
-    const C identity = Reducer::template identity<C>();
+    const C identity = reducer_.template identity<C>();
     std::fill(partial, partial + places, Partial<C>{identity, 0});
     if (blocks) std::fill(whole, whole + places, Whole<C>{C(0), 0});
     if (blocks)
@@ -125,11 +132,11 @@ class LineReduction {
         if (blocks) {
           const Whole<C>& all = whole[s * width + w];
           if (all.blocks > 0)
-            total = part.count > 0 ? Reducer::combine(all.total, part.block) : all.total;
+            total = part.count > 0 ? reducer_.combine(all.total, part.block) : all.total;
           count += int64_t(all.blocks) * rows::kRowBlock;
         }
         E* const place = to + s * step_[2] + w * beside_[2];
-        store_element(place, finish(total, count));
+        store_element(place, finish(total, count, at[3] + s * step_[3] + w * beside_[3]));
       }
   }
 
@@ -141,18 +148,18 @@ class LineReduction {
     const IndexRange range = p_.range();
     const int64_t n = p_.n, id_step = step_[0], x_step = step_[1];
     const int64_t id_beside = beside_[0], x_beside = beside_[1];
-    const C identity = Reducer::template identity<C>();
+    const C identity = reducer_.template identity<C>();
     for (int64_t i = 0; i < n; ++i, id += id_step, x += x_step)
       for (int64_t w = 0; w < width; ++w) {
         const int64_t place = id[w * id_beside];
         if (!range.selects(place)) continue;
         Partial<C>& p = partial[place * width + w];
-        p.block = Reducer::combine(p.block, C(load_element(x + w * x_beside)));
+        p.block = reducer_.combine(p.block, C(load_element(x + w * x_beside)));
         ++p.count;
         if constexpr (Blocks) {
           if (p.count == uint32_t(rows::kRowBlock)) [[unlikely]] {
             Whole<C>& all = whole[place * width + w];
-            all.total = all.blocks == 0 ? p.block : Reducer::combine(all.total, p.block);
+            all.total = all.blocks == 0 ? p.block : reducer_.combine(all.total, p.block);
             ++all.blocks;
             p = {identity, 0};
           }
@@ -163,9 +170,10 @@ class LineReduction {
   const AxisProblem& p_;
   const LineParts& parts_;
   const Operand &x_, &ids_, &out_;
+  const Reducer reducer_;
   Dimensions outer_;
-  Offsets step_{},
-      beside_{};  // of indices, members and results: along the axis, and to the next line
+  // Of indices, members, results and `start`: along the axis, and to the next line.
+  Offsets step_{}, beside_{};
   int64_t width_, together_, across_, tiles_;
 };
 
