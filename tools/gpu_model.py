@@ -342,8 +342,9 @@ def line_of(cell: Cell, table: Mapping[str, Line]) -> str:
 
 def known(text: str) -> dict[str, str]:
     """The lines that stand in the document, by function and problem."""
-    rows = (line for line in text.split(BEGIN)[1].split(END)[0].splitlines() if line[:1] == "|")
-    return {" | ".join(c.strip() for c in row.split("|")[1:3]): row for row in [*rows][2:]}
+    _, found, table = text.split(BEGIN)[1].split(END)[0].partition(f"| {' | '.join(HEADS)} |\n")
+    rows = table.split("\n\n")[0].splitlines()[1:] if found else []
+    return {" | ".join(cell.strip() for cell in row.split("|")[1:3]): row for row in rows}
 
 
 def assumptions() -> str:

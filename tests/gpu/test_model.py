@@ -109,6 +109,7 @@ def test_another_kernel_is_another_line(model: Any) -> None:
     changed = {**table, key: dataclasses.replace(table[key], digest="0" * 12)}
     assert model.digest_of(cell, table) != model.digest_of(cell, changed)
     there = model.known(model.DOCUMENT.read_text())
+    assert {*there} == {model.name_of(each) for each in model.cells()}
     assert model.digest_of(cell, table) in there[model.name_of(cell)]
 
 
