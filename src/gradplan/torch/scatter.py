@@ -159,7 +159,8 @@ def _axis(name: str, src: Tensor, dim: int) -> int:
             f"{name}: dim: expected {-src.ndim} to {src.ndim - 1} for a tensor of rank {src.ndim}; "
             f"got {dim}"
         )
-    return dim % src.ndim
+    axis: int = dim % src.ndim
+    return axis
 
 
 def _check_rank(name: str, what: str, src: Tensor, index: Tensor) -> None:
