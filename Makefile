@@ -26,7 +26,7 @@ DOCUMENTED := $(VENV)/documented
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
 WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py pictures.py)
-KERNEL_WRITERS := tools/kernels.py tools/gpu_table.py
+KERNEL_WRITERS := $(addprefix tools/,kernels.py gpu_table.py gpu_model.py)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help

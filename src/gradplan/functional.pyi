@@ -2,7 +2,7 @@
 from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from gradplan.signatures import Signature
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -38,6 +38,8 @@ __all__ = [
     "logcumsumexp_backward",
     "scatter_add",
     "scatter_add_backward",
+    "scatter_reduce",
+    "scatter_reduce_backward",
     "segment_log_softmax",
     "segment_log_softmax_backward",
     "segment_logsumexp",
@@ -803,6 +805,84 @@ def cummin_with_indices(
 
     >>> gp.cummin_with_indices(np.float32([3, 1, 2, 0]))
     (array([3., 1., 1., 0.], dtype=float32), array([0, 1, 1, 3]))
+    """
+
+def scatter_reduce(
+    x: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    include_self: bool = True,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    initial: T | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums, means, products or extremes of the elements with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis, int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        bounds: skip indices outside of [0, size), or raise
+        initial: what the places start from [... with size along axis]
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reductions
+
+    `initial` is what the places start from; with include_self=False it only stands where no
+    index points to.
+
+    >>> x, indices = np.float32([[1, 2, 4], [8, 16, 32]]), np.array([[1, 0, 1], [0, 0, 0]])
+    >>> gp.scatter_reduce(x, indices, 2, reduce="mean")
+    array([[ 2.       ,  2.5      ],
+           [18.666666 ,  0.       ]], dtype=float32)
+    >>> gp.scatter_reduce(x, indices, 2, reduce="amax", initial=np.zeros((2, 2), "f4"))
+    array([[ 2.,  4.],
+           [32.,  0.]], dtype=float32)
+    """
+
+def scatter_reduce_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    initial: T | None = None,
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `scatter_reduce` with respect to the values and to `initial`.
+
+    Args:
+        d_output: the gradient of the output [... with size along axis]
+        x: the values
+        output: the forward's result [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+        initial: what the places start from [... with size along axis]
+        out: a tuple (dx, d_initial) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of the values; the gradient of initial
+
+    >>> x, indices = np.float32([3, 0, 5]), np.array([0, 0, 0])
+    >>> y = gp.scatter_reduce(x, indices, 1, reduce="prod")
+    >>> gp.scatter_reduce_backward(np.float32([2]), x, y, indices, reduce="prod")[0]
+    array([ 0., 30.,  0.], dtype=float32)
     """
 
 def segment_sum(

@@ -13,6 +13,7 @@ from gradplan.vocabulary import (
     ExtremeKind,
     PlanPreference,
     ScanKind,
+    ScatterKind,
     SegmentKind,
     SegmentTies,
     SoftmaxKind,
@@ -57,6 +58,10 @@ __all__ = [
     "ScatterAddBackwardPlan",
     "ScatterAddDescriptor",
     "ScatterAddPlan",
+    "ScatterReduceBackwardDescriptor",
+    "ScatterReduceBackwardPlan",
+    "ScatterReduceDescriptor",
+    "ScatterReducePlan",
     "SegmentReduceBackwardDescriptor",
     "SegmentReduceBackwardPlan",
     "SegmentReduceDescriptor",
@@ -895,6 +900,114 @@ class ScanWithIndicesPlan(Plan[ScanWithIndicesDescriptor]):
         x: T,
         y: T | None = None,
         indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
+
+class ScatterReduceDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    reduce: ScatterKind
+    include_self: bool
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = ...,
+        include_self: bool = True,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterReducePlan(Plan[ScatterReduceDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterReduceDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterReducePlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScatterReduceBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    reduce: ScatterKind
+    include_self: bool
+    ties: SegmentTies
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = ...,
+        include_self: bool = True,
+        ties: SegmentTies | Literal["first", "last", "share"] = ...,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterReduceBackwardPlan(Plan[ScatterReduceBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterReduceBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterReduceBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        x: T,
+        output: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        dx: T | None = None,
+        d_initial: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        x: T,
+        output: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        dx: T | None = None,
+        d_initial: T | None = None,
         workspace: Any = None,
         stream: Any = None,
     ) -> tuple[T, T]: ...

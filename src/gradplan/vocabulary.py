@@ -33,6 +33,7 @@ __all__ = [
     "PlanPreference",
     "PrecisionGuarantee",
     "ScanKind",
+    "ScatterKind",
     "SegmentKind",
     "SegmentTies",
     "SoftmaxKind",
@@ -272,6 +273,16 @@ class ExtremeKind(_Word):
 
     CUMMAX = "cummax"
     CUMMIN = "cummin"
+
+
+class ScatterKind(_Word):
+    """How the elements with the same index become one; PyTorch's words."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    PROD = "prod"
+    AMAX = "amax"
+    AMIN = "amin"
 
 
 class SegmentKind(_Word):

@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
 
 OFFERS: Offers
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "scatter_reduce",
     "segment_log_softmax",
     "segment_logsumexp",
     "segment_max",
@@ -411,6 +412,42 @@ def cummin_with_indices(
 
     Returns:
         the running extreme; positions along the axis, counted from its beginning
+    """
+
+def scatter_reduce(
+    operand: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    *,
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Reductions by index, as in JAX; what has an index out of range is dropped.
+
+    `reduce` is "sum", "mean", "prod", "amax" or "amin".
+    Of equal extremes all get the same share of the gradient; `ties` may say which one.
+
+    Replaces `operand.at[indices].max(updates)`.
+
+    Args:
+        operand: what the reductions start from
+        indices: positions along the axis, int32 or int64
+        updates: the values
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the reductions
+
+    >>> indices, updates = jnp.array([1, 0, -2]), jnp.float32([1, 2, 5])
+    >>> scatter_reduce(jnp.zeros(3), indices, updates, reduce="amax")
+    Array([2., 5., 0.], dtype=float32)
     """
 
 def segment_sum(

@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overl
 import torch
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies
 
 OFFERS: Offers
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "scatter_reduce",
     "segment_log_softmax",
     "segment_logsumexp",
     "segment_max",
@@ -391,6 +392,46 @@ def logcumsumexp(
 
     >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
     tensor([ -inf, 1000., 1000.])
+    """
+
+def scatter_reduce(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"],
+    *,
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Reductions of `input` and the elements of `src` where `index` says.
+
+    `reduce` is "sum", "mean", "prod", "amax" or "amin". With include_self=False `input`
+    stands only where `index` does not point to.
+    Of equal extremes all get the same share of the gradient; `ties` may say which one.
+
+    Replaces `torch.scatter_reduce`.
+
+    Args:
+        input: what the reductions start from
+        dim: the axis that indices are along
+        index: positions along the axis, int32 or int64
+        src: the values
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the reductions
+
+    >>> start, index = torch.zeros(3), torch.tensor([1, 0, 1])
+    >>> src = torch.tensor([1.0, 2.0, 5.0])
+    >>> scatter_reduce(start, 0, index, src, "amax", include_self=False)
+    tensor([2., 5., 0.])
+    >>> scatter_reduce(start, 0, index, src, "mean")
+    tensor([1., 2., 0.])
     """
 
 def segment_sum(
