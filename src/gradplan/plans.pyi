@@ -18,6 +18,7 @@ from gradplan.vocabulary import (
     SegmentTies,
     SoftmaxKind,
     Ties,
+    WeightedKind,
 )
 
 __all__ = [
@@ -73,6 +74,10 @@ __all__ = [
     "SegmentSumBackwardPlan",
     "SegmentSumDescriptor",
     "SegmentSumPlan",
+    "SegmentWeightedBackwardDescriptor",
+    "SegmentWeightedBackwardPlan",
+    "SegmentWeightedDescriptor",
+    "SegmentWeightedPlan",
     "SparsemaxBackwardDescriptor",
     "SparsemaxBackwardPlan",
     "SparsemaxDescriptor",
@@ -83,6 +88,8 @@ __all__ = [
     "UnsortedSegmentSoftmaxPlan",
     "UnsortedSegmentSumDescriptor",
     "UnsortedSegmentSumPlan",
+    "UnsortedSegmentWeightedDescriptor",
+    "UnsortedSegmentWeightedPlan",
 ]
 
 class BinaryParamDescriptor(Descriptor):
@@ -1424,6 +1431,156 @@ class SegmentSoftmaxBackwardPlan(Plan[SegmentSoftmaxBackwardDescriptor]):
         workspace: Any = None,
         stream: Any = None,
     ) -> T: ...
+
+class UnsortedSegmentWeightedDescriptor(Descriptor):
+    kind: WeightedKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: WeightedKind | Literal["sum", "mean"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class UnsortedSegmentWeightedPlan(Plan[UnsortedSegmentWeightedDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: UnsortedSegmentWeightedDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> UnsortedSegmentWeightedPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentWeightedDescriptor(Descriptor):
+    kind: WeightedKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: WeightedKind | Literal["sum", "mean"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentWeightedPlan(Plan[SegmentWeightedDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentWeightedDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentWeightedPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentWeightedBackwardDescriptor(Descriptor):
+    kind: WeightedKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: WeightedKind | Literal["sum", "mean"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentWeightedBackwardPlan(Plan[SegmentWeightedBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentWeightedBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentWeightedBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        d_input: T | None = None,
+        d_weights: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        d_input: T | None = None,
+        d_weights: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
 
 class SparsemaxDescriptor(Descriptor):
     input_shape: tuple[int, ...]

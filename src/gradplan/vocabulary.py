@@ -295,6 +295,13 @@ class SegmentKind(_Word):
     LOGSUMEXP = "logsumexp"
 
 
+class WeightedKind(_Word):
+    """How the rows of a segment become one, each with its weight."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+
 class SoftmaxKind(_Word):
     """The shares of the members of a segment, or their logarithms."""
 

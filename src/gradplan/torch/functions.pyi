@@ -29,6 +29,8 @@ __all__ = [
     "segment_prod",
     "segment_softmax",
     "segment_sum",
+    "segment_weighted_mean",
+    "segment_weighted_sum",
     "sparsemax",
 ]
 
@@ -685,6 +687,76 @@ def segment_log_softmax(
 
     >>> segment_log_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
     tensor([-0.6931, -0.6931,  0.0000])
+    """
+
+def segment_weighted_sum(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Weighted sums of the rows with the same id: [num_segments, ...].
+
+    Of each row times its weight; an empty segment is 0.
+
+    `weights` [N] are of the type of x, and have gradients as well. `sorted` promises
+    that the ids do not descend, which is faster. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is left out.
+
+    Replaces `index_add of x * weights[:, None]`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_weighted_sum` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0, 1.0, 2.0])
+    >>> segment_weighted_sum(x, weights, torch.tensor([0, 0, 2]), 3)
+    tensor([ 5.,  0., 12.])
+    """
+
+def segment_weighted_mean(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Weighted means of the rows with the same id: [num_segments, ...].
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    `weights` [N] are of the type of x, and have gradients as well. `sorted` promises
+    that the ids do not descend, which is faster. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is left out.
+
+    Replaces `index_add of x * weights[:, None]`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_weighted_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0, 1.0, 2.0])
+    >>> segment_weighted_mean(x, weights, torch.tensor([0, 0, 2]), 3)
+    tensor([1.2500, 0.0000, 6.0000])
     """
 
 def sparsemax(x: torch.Tensor, dim: SupportsIndex = -1) -> torch.Tensor:
