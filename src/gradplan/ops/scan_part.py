@@ -73,13 +73,12 @@ def _result(name: str, doc: str) -> Tensor:
     return writes(name, without("scan_axis"), kind=Kind.COMPUTE, doc=doc)
 
 
-_LEVEL = "for logcumsumexp: the running maximum that comes in"
-_BEFORE = (
-    "what stands where the part's gradient begins from: x (cumprod) or y (logcumsumexp) of the "
-    "element behind the part; for cummax and cummin the running extreme that comes into the part"
-)
+# logcumsumexp is relative to the running maximum. A gradient begins at the element behind the part:
+# x of it for cumprod, y for logcumsumexp. Those of cummax and cummin need the extreme before it.
+_LEVEL = "logcumsumexp: the running maximum that comes in"
+_BEFORE = "x or y behind the part, or the extreme before it"
 _TOTAL = _result("total", "what comes out where nothing comes in")
-_GAIN = "the factor with which what comes in passes"
+_GAIN = "the factor of what comes in"
 
 SCAN_PART = Op(
     ScanPartDescriptor,
@@ -112,7 +111,7 @@ SCAN_PART_TOTAL = Op(
         reads("x", "input_shape", doc="what is scanned"),
         _of_rows("before", _LEVEL),
         _TOTAL,
-        _result("gain", _GAIN + " (logcumsumexp; else 1)"),
+        _result("gain", _GAIN),
     ),
     functions=(
         Function(
@@ -136,7 +135,7 @@ SCAN_PART_GRADIENT = Op(
         reads("x", "input_shape", doc="what was scanned"),
         reads("y", "input_shape", doc="the running result"),
         _of_rows("before", _BEFORE),
-        _of_rows("behind", "for cumprod: y of the element before the part, where there is one"),
+        _of_rows("behind", "cumprod: y before the part, if there is one"),
         _of_rows("carry", "what comes in"),
         writes("dx", "input_shape", doc="the gradient of x", inplace=("dy",)),
     ),
@@ -163,8 +162,8 @@ SCAN_PART_GRADIENT_TOTAL = Op(
         reads("y", "input_shape", doc="the running result"),
         _of_rows("before", _BEFORE),
         _TOTAL,
-        _result("gain", _GAIN + "; of cumprod its mantissa"),
-        _result("exponent", "that factor's exponent (cumprod; else 0)"),
+        _result("gain", _GAIN),
+        _result("exponent", "its exponent, of cumprod"),
     ),
     functions=(
         Function(
@@ -184,9 +183,9 @@ SCAN_PART_FOLD = Op(
     OpCategory.SCAN,
     "What comes out of each of several parts of a row, one after the other.",
     tensors=(
-        reads("total", "input_shape", doc="what comes out of a part where nothing comes in"),
-        reads("gain", "input_shape", doc="the factor with which what comes in passes a part"),
-        reads("exponent", "input_shape", doc="its exponent, for the gradient of cumprod"),
+        reads("total", "input_shape", doc="what comes out where nothing comes in"),
+        reads("gain", "input_shape", doc=_GAIN),
+        reads("exponent", "input_shape", doc="its exponent, of cumprod's gradient"),
         writes("carry", "input_shape", doc="what comes out of each part"),
     ),
     functions=(

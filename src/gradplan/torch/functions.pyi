@@ -412,7 +412,7 @@ def scan_part(
     Args:
         x: what is scanned
         kind: the running operation
-        before: for logcumsumexp: the running maximum that comes in [... without scan_axis]
+        before: logcumsumexp: the running maximum that comes in [... without scan_axis]
         carry: what comes in [... without scan_axis]
         dim: the axis to scan along
         reverse: scan from the last element to the first
@@ -433,12 +433,12 @@ def scan_part_total(
     Args:
         x: what is scanned
         kind: the running operation
-        before: for logcumsumexp: the running maximum that comes in [... without scan_axis]
+        before: logcumsumexp: the running maximum that comes in [... without scan_axis]
         dim: the axis to scan along
         reverse: scan from the last element to the first
 
     Returns:
-        what comes out where nothing comes in; the factor with which what comes in passes (logcumsumexp; else 1)
+        what comes out where nothing comes in; the factor of what comes in
     """
 
 def scan_part_gradient(
@@ -460,8 +460,8 @@ def scan_part_gradient(
         x: what was scanned
         y: the running result
         kind: the running operation
-        before: what stands where the part's gradient begins from: x (cumprod) or y (logcumsumexp) of the element behind the part; for cummax and cummin the running extreme that comes into the part [... without scan_axis]
-        behind: for cumprod: y of the element before the part, where there is one [... without scan_axis]
+        before: x or y behind the part, or the extreme before it [... without scan_axis]
+        behind: cumprod: y before the part, if there is one [... without scan_axis]
         carry: what comes in [... without scan_axis]
         dim: the axis to scan along
         reverse: scan from the last element to the first
@@ -488,13 +488,13 @@ def scan_part_gradient_total(
         x: what was scanned
         y: the running result
         kind: the running operation
-        before: what stands where the part's gradient begins from: x (cumprod) or y (logcumsumexp) of the element behind the part; for cummax and cummin the running extreme that comes into the part [... without scan_axis]
+        before: x or y behind the part, or the extreme before it [... without scan_axis]
         dim: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes receives the gradient
 
     Returns:
-        what comes out where nothing comes in; the factor with which what comes in passes; of cumprod its mantissa; that factor's exponent (cumprod; else 0)
+        what comes out where nothing comes in; the factor of what comes in; its exponent, of cumprod
     """
 
 def scan_part_fold(
@@ -509,9 +509,9 @@ def scan_part_fold(
     """What comes out of each of several parts, one after the other along the axis.
 
     Args:
-        total: what comes out of a part where nothing comes in
-        gain: the factor with which what comes in passes a part
-        exponent: its exponent, for the gradient of cumprod
+        total: what comes out where nothing comes in
+        gain: the factor of what comes in
+        exponent: its exponent, of cumprod's gradient
         kind: the running operation
         dim: the axis to scan along
         reverse: scan from the last element to the first
