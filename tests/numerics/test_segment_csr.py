@@ -87,5 +87,7 @@ def test_pointers_of_a_wrong_shape() -> None:
         gp.segment_sum_csr(x, np.zeros((2, 2), np.int64))
     with pytest.raises(gp.InvalidProblem, match=r"indptr: expected .*; got \[0\]"):
         gp.segment_sum_csr(x, np.zeros(0, np.int64))
-    with pytest.raises(gp.InvalidProblem, match="indptr: expected num_segments 3 as in d_output; got 2"):
+    with pytest.raises(
+        gp.InvalidProblem, match="indptr: expected num_segments 3 as in d_output; got 2"
+    ):
         gp.segment_sum_csr_backward(x[:3], np.array([0, 1, 4]), 4)
