@@ -31,7 +31,7 @@ CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
 .PHONY: help certify certify-gpu certify-aarch64 quick test lint format stubs kernels docs site wheel \
-	exhaustive sanitize bench clean
+	exhaustive sanitize bench distributed clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -166,6 +166,9 @@ sanitize: $(INSTALLED) $(TESTABLE) ## run the test suite on a build with sanitiz
 
 bench: $(INSTALLED) $(TESTABLE) ## measure the speed board
 	@$(BIN)/gradplan bench
+
+distributed: $(INSTALLED) $(TESTABLE) ## train on 1, 2 and 4 processes, beside plain PyTorch: which bits differ
+	@$(BIN)/python examples/distributed_training.py
 
 clean: ## remove everything that was made
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from blocks import blocks, check, pages  # noqa: E402
 
+# Another test runs those that say more than that they run (tests/distributed/test_example.py).
+EXAMPLES = [p for p in sorted(ROOT.glob("examples/*.py")) if not p.stem.startswith("distributed")]
 WITH_BLOCKS = [path for path in pages() if "```" in path.read_text(encoding="utf-8")]
 
 
@@ -24,7 +26,7 @@ def test_a_page_does_what_it_says(page: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"```python\n{example.read_text(encoding='utf-8')}```\n", encoding="utf-8")

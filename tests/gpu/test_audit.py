@@ -88,6 +88,7 @@ ROUNDING: dict[str, set[str]] = {
     "index_compose": NOTHING,
     "index_chain": NOTHING,
     "records": NOTHING,
+    "ends": {"add"},
     "segment_sums": {"add"},
     "huge_blocks": {"add"},
     "segment_blocks/sum": {"add"},
@@ -175,7 +176,7 @@ def formula(key: str, threads: int) -> Counter[str] | None:
             return Counter(add=CHAINED)
         case "compose", "cumprod", _:
             return PASSED + Counter(mul=2)
-        case "compose", "extreme", _:
+        case ("compose", "extreme", _) | ("ends", _):
             return Counter(add=1)
         case "scan_lines", "cumsum" | "cumprod" as kind, _, "totals", _:
             return times(FAN, Counter(KINDS[kind]))

@@ -15,13 +15,13 @@ from samples import (
     bits,
     case_id,
     sample_descriptor,
-    sample_descriptors,
     sample_inputs,
 )
 from standin import GpuArray, StandIn, scratch
 from standin.archives import Changed
 
 import gradplan as gp
+from gradplan.cases import certified
 from gradplan.declaration import OPS, Descriptor, Op
 from gradplan.engines.cuda import CudaEngine, families
 from gradplan.plan import Plan, plan_class
@@ -75,16 +75,6 @@ def test_every_other_op_has_kernels() -> None:
     assert {*OPS} - NOT_YET == {*families()[0]} == {*families()[1]}
 
 
-@pytest.mark.parametrize("name", [n for n in OPS if "exclusive" in OPS[n].field_named])
-def test_exclusive_scans_are_refused_and_not_computed_inclusively(
-    name: str, engine: CudaEngine
-) -> None:
-    op = OPS[name]
-    assert engine.why_not(op, sample_descriptor(op)) is None
-    why = engine.why_not(op, sample_descriptor(op, exclusive=True))
-    assert why == f"no kernel for {name} with exclusive=True"
-
-
 def test_an_op_without_kernels_is_refused(
     engine: CudaEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +88,8 @@ def test_an_op_without_kernels_is_refused(
 def test_results_are_those_of_the_reference(
     op: Op, element: gp.ElementKind, engine: CudaEngine, driver: StandIn
 ) -> None:
-    for desc in sample_descriptors(op, element):
+    for function in certified(op):
+        desc = sample_descriptor(op, element, **function.fixed)
         inputs = sample_inputs(op, desc)
         plan = select(op, desc)
         assert (plan.engine, plan.device, plan.sku.backend) == ("cuda", DEVICE, "cuda")

@@ -99,9 +99,7 @@ def _factors(op: Op, function: Function) -> dict[str, Sequence[Any]]:
         elif name in op.packs or (values and isinstance(values[0], int) and max(values) > 1000):
             factors[name] = WIDTHS
         else:
-            # What is certified by itself has no kernels for GPUs yet.
-            apart = op.field_named[name].field.apart if name in op.field_named else False
-            factors[name] = values[:1] if apart else values
+            factors[name] = values
     # Of two gradients one may not be wanted.
     several = [t.name for t in op.outputs] if len(op.outputs) > 1 and op.forwards() else []
     sharing = any(t.inplace for t in op.outputs)
@@ -148,6 +146,7 @@ def candidates(op: Op, function: Function) -> Iterator[tuple[GpuCase, frozenset[
     factors = _factors(op, function)
     sizes = ["element", "length", "frame", index_axis(op), table_axis(op), *op.packs, "whole"]
     sizes += ["index"] if any(t.index for t in op.tensors) else []
+    sizes += _apart(op)
     names = [name for name in factors if name in sizes]
     systematic = list(itertools.product(*(factors[name] for name in names)))
     rng.shuffle(systematic)
@@ -175,13 +174,21 @@ def _choose(op: Op, function: Function) -> Iterator[GpuCase]:
     runs: Counter[str] = Counter()
     seen: set[str] = set()
     for case, values in candidates(op, function):
+        desc: Any = case.case.desc
         launched = {launch.kernel for launch in planned(case).launches}
         if case.case.style == "plain":  # in which every association shows
             values |= {f"{key} of {_size(case)}" for key in launched}
+            options = ", ".join(f"{name}={getattr(desc, name)}" for name in _apart(op))
+            values |= {f"{options} of {_size(case)} in {desc.element}"}
         if any(runs[key] < OFTEN for key in launched) or not values <= seen:
             yield case
             runs.update(launched)
             seen |= values
+
+
+def _apart(op: Op) -> list[str]:
+    """Options that are certified by themselves."""
+    return [info.name for info in op.fields if info.field.apart]
 
 
 def _size(case: GpuCase) -> str:

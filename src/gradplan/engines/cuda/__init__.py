@@ -203,10 +203,6 @@ class CudaEngine(Engine):
     def _why_no_kernel(self, op: Op, desc: Descriptor) -> str | None:
         if not self.has(op):
             return f"no kernel for {op.name}"
-        for info in op.fields:
-            value = getattr(desc, info.name)
-            if info.field.apart and value != info.default:  # came after the kernels were written
-                return f"no kernel for {op.name} with {info.name}={value}"
         try:
             kernels = self.kernels
         except Exception as error:  # a damaged file, or a Python that cannot read it

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gradplan.declaration import Descriptor
+from gradplan.engines.cuda.launches import exclusive
+from gradplan.engines.cuda.launches.exclusive import End, Exclusive
 from gradplan.engines.cuda.launches.layouts import simplified
-from gradplan.engines.cuda.launches.lines import is_whole, parts, workspace
+from gradplan.engines.cuda.launches.lines import along_lines, is_whole, parts, workspace
 from gradplan.engines.cuda.launches.scan import Work, extents
 from gradplan.engines.cuda.launches.tiles import (
     D_INITIAL_WANTED,
@@ -29,13 +31,6 @@ _BITS = {
     "d_initial": D_INITIAL_WANTED,
 }
 _ARRAYS = ("last", "edge", "power", "carry")
-
-
-def _along_lines(layout: Layout, desc: Any) -> Layout:
-    """With the axis of the scan, along which elements repeat."""
-    axis = desc.scan_axis
-    strides = (*layout.strides[:axis], 0, *layout.strides[axis:])[: len(desc.input_shape)]
-    return Layout(layout.dtype, desc.input_shape, strides, layout.aligned)
 
 
 class _Linear(Work):
@@ -120,7 +115,7 @@ def _program(
             return Program(())
         arrays, size = workspace(_arrays(desc), lines, n, desc.element.compute.itemsize)
         full = {
-            name: _along_lines(layout, desc) if name in _PER_LINE else layout
+            name: along_lines(layout, desc) if name in _PER_LINE else layout
             for name, layout in layouts.items()
         }
         space = simplified(full, desc.scan_axis, desc.reverse != from_end)
@@ -139,8 +134,21 @@ def _workspace(desc: Any) -> int:
     return workspace(_arrays(desc), lines, n, desc.element.compute.itemsize)[1]
 
 
-PROGRAMS = {
+_EXCLUSIVE = {
+    "linear_scan": Exclusive(("h",), lambda desc: (End("h", source="initial"),), _PER_LINE),
+    "linear_scan_backward": Exclusive(
+        ("dh", "h"),
+        lambda desc: (
+            End("da", last=True),
+            End("db", last=True),
+            End("d_initial", source="dh", adds=True),  # the first result is `initial`
+        ),
+        _PER_LINE,
+    ),
+}
+_INCLUSIVE = {
     "linear_scan": _program(_forward, from_end=False),
     "linear_scan_backward": _program(_backward, from_end=True),
 }
-WORKSPACE: dict[str, Callable[[Descriptor], int]] = dict.fromkeys(PROGRAMS, _workspace)
+PROGRAMS = {op: exclusive.program(made, _EXCLUSIVE[op]) for op, made in _INCLUSIVE.items()}
+WORKSPACE = dict.fromkeys(PROGRAMS, exclusive.workspace(_workspace))

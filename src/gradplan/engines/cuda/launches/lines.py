@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from gradplan.engines.cuda.launches.layouts import Space
-from gradplan.engines.cuda.program import I32, I64, WORKSPACE, Argument, Pointer
+from gradplan.engines.cuda.program import I32, I64, WORKSPACE, Argument, Layout, Pointer
 from gradplan.reference.prefix import FAN
 from gradplan.reference.recurrence import BLOCK, CHUNK
 
@@ -28,6 +29,13 @@ MOST_LINES = 2**30
 """Of one launch: kernels count lines in 32 bits."""
 AXES = 4
 """Axes that a general kernel knows: that of the scan and three others."""
+
+
+def along_lines(layout: Layout, desc: Any) -> Layout:
+    """A tensor of one element a line, with the axis of the scan, along which elements repeat."""
+    axis = desc.scan_axis
+    strides = (*layout.strides[:axis], 0, *layout.strides[axis:])[: len(desc.input_shape)]
+    return Layout(layout.dtype, desc.input_shape, strides, layout.aligned)
 
 
 def parts(space: Space) -> Iterator[Space]:

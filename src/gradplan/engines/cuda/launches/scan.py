@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from gradplan.declaration import Descriptor
+from gradplan.engines.cuda.launches import exclusive
+from gradplan.engines.cuda.launches.exclusive import End, Exclusive
 from gradplan.engines.cuda.launches.layouts import Space, element, simplified
 from gradplan.engines.cuda.launches.lines import (
     ROWS,
@@ -23,6 +25,7 @@ from gradplan.engines.cuda.launches.lines import (
     workspace,
 )
 from gradplan.engines.cuda.program import I32, I64, Launch, Layout, Pointer, Program
+from gradplan.reference.scan import IDENTITY
 from gradplan.vocabulary import ElementKind, ScanKind, Ties
 
 Arrays = Mapping[str, Pointer]
@@ -360,16 +363,30 @@ def _workspace(op: str) -> Callable[[Descriptor], int]:
     return size
 
 
+_LAUNCHES = {"scan": _scan, "scan_backward": _scan_backward, "scan_indices": _scan_indices}
+_INCLUSIVE = {op: _program(op, launches) for op, launches in _LAUNCHES.items()}
+_SIZES = {op: _workspace(op) for op in _LAUNCHES}
+_EXCLUSIVE = {
+    "scan": Exclusive(("y",), lambda desc: (End("y", value=IDENTITY[desc.kind]),)),
+    "scan_backward": Exclusive(("dy", "y"), lambda desc: (End("dx", last=True),)),
+}
+
+
 def _scan_with_indices(desc: Descriptor, layouts: Mapping[str, Layout]) -> Program:
     """Two programs: positions first, since the values may take the place of x."""
-    at = PROGRAMS["scan_indices"](desc, {name: layouts[name] for name in ("x", "indices")})
-    values = PROGRAMS["scan"](desc, {name: layouts[name] for name in ("x", "y")})
+    at = _INCLUSIVE["scan_indices"](desc, {name: layouts[name] for name in ("x", "indices")})
+    values = _INCLUSIVE["scan"](desc, {name: layouts[name] for name in ("x", "y")})
     size = max(at.workspace_size, values.workspace_size)
     return Program((*at.launches, *values.launches), size)
 
 
-_LAUNCHES = {"scan": _scan, "scan_backward": _scan_backward, "scan_indices": _scan_indices}
-PROGRAMS = {op: _program(op, launches) for op, launches in _LAUNCHES.items()}
-PROGRAMS["scan_with_indices"] = _scan_with_indices
-WORKSPACE = {op: _workspace(op) for op in _LAUNCHES}
-WORKSPACE["scan_with_indices"] = WORKSPACE["scan_indices"]  # more than the scan needs
+PROGRAMS = {
+    **_INCLUSIVE,
+    **{op: exclusive.program(_INCLUSIVE[op], how) for op, how in _EXCLUSIVE.items()},
+    "scan_with_indices": _scan_with_indices,
+}
+WORKSPACE = {
+    **_SIZES,
+    **{op: exclusive.workspace(_SIZES[op]) for op in _EXCLUSIVE},
+    "scan_with_indices": _SIZES["scan_indices"],  # more than the scan needs
+}

@@ -142,3 +142,5 @@ REDUCED_ACROSS = 32
 """The same where neighbours in memory belong to neighbouring lines, a lane each."""
 INITIAL_GIVEN, DA_WANTED, DB_WANTED, D_INITIAL_WANTED = 1, 2, 4, 8
 """Bits of what kernels of linear_scan are told: what is there, and which gradients are wanted."""
+READ, HELD = 1, 2
+"""Bits of what kernels of lines' ends are told: another tensor is read; what is there counts."""
