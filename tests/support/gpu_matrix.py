@@ -124,9 +124,10 @@ def _candidate(op: Op, function: Function, choice: dict[str, Any], seed: int) ->
     if "frame" in choice:
         others = math.prod(d for d in choice["frame"] if d is not None)
         choice["length"] = min(choice["length"], max(MOST // others, 1))
-    for width in op.packs:
-        if choice[width] * choice[index_axis(op)] > MOST_OF_ROWS:
-            choice[width] = max(w for w in WIDTHS if w * choice[index_axis(op)] <= MOST_OF_ROWS)
+    rows = choice.get(index_axis(op) or "", 0)
+    for width in op.packs if rows else ():
+        fitting = [w for w in WIDTHS if w * rows <= MOST_OF_ROWS]
+        choice[width] = min(choice[width], max(fitting, default=1))
     if choice["in_place"]:  # one array has one layout
         choice["inputs"] = choice["outputs"]
     options = {f.name: choice[f.name] for f in dataclasses.fields(Case) if f.name in choice}
