@@ -13,6 +13,7 @@ from gradplan.reference.segment import BLOCK
 from gradplan.vocabulary import Unsupported
 
 from .arena import Arena
+from .choices import chosen
 from .layouts import element
 from .tiles import DIGIT, SCANNED, SORTED, STARTS, SUMMED, VECTOR, sum_form, vector_columns
 
@@ -135,7 +136,8 @@ def sums(
     )
     form = sum_form(width)
     lines, columns = SUMMED[form]
-    if width >= vector_columns(kind.itemsize) and all(map(_is_vector, (x, y))):
+    vector = width >= vector_columns(kind.itemsize) and chosen("sums.vectors")
+    if vector and all(map(_is_vector, (x, y))):
         form, columns = "vector", vector_columns(kind.itemsize)
     parts = -(-width // columns)
     order = "ascending" if positions is None else "sorted"
