@@ -48,24 +48,31 @@ class LineParts {
 
 constexpr int64_t kStage = 256;  // results that are made before they are streamed
 
-// `Reducer`: rows/reducers.h. `finish(total, count)` is the result of a place; count 0: an empty
-// one.
+// `Reducer`: rows/reducers.h. `finish(total, count, at)` is the result of a place; count 0: an
+// empty one. `at` is the place in `start`, another tensor like the results, where there is one.
 template <class E, class I, class Reducer>
 class LineReduction {
  public:
   using C = ComputeOf<E>;
 
-  LineReduction(const AxisProblem& p, const LineParts& parts, const Operand* t)
-      : p_(p), parts_(parts), x_(t[p.members]), ids_(t[p.ids]), out_(t[p.table]) {
+  LineReduction(const AxisProblem& p, const LineParts& parts, const Operand* t,
+                const Reducer& reducer = {}, const Operand* start = nullptr)
+      : p_(p),
+        parts_(parts),
+        x_(t[p.members]),
+        ids_(t[p.ids]),
+        out_(t[p.table]),
+        reducer_(reducer) {
     const Shape id_strides = index_strides(p, ids_);
     for (int d = 0; d < x_.rank; ++d) {
-      const Offsets strides{id_strides[d], x_.stride[d], out_.stride[d]};
+      const Offsets strides{id_strides[d], x_.stride[d], out_.stride[d],
+                            start == nullptr ? 0 : start->stride[d]};
       if (d == p.axis)
         step_ = strides;
       else
         outer_.add(x_.shape[d], strides);
     }
-    if (x_.rank == 0) step_ = {0, 0, out_.stride[0]};
+    if (x_.rank == 0) step_ = {0, 0, out_.stride[0], start == nullptr ? 0 : start->stride[0]};
     outer_.arrange(1);
     width_ = 1;
     if (!outer_.extent.empty() && std::abs(outer_.stride.back()[1]) < std::abs(step_[1])) {
@@ -94,7 +101,7 @@ class LineReduction {
           check_interruption();
           const int64_t first = tile % across_ * together_;
           Offsets at = outer_.offsets(tile / across_);
-          for (int k = 0; k < 3; ++k) at[k] += first * beside_[k];
+          for (int k = 0; k < 4; ++k) at[k] += first * beside_[k];
           const int64_t width = std::min(together_, width_ - first);
           if (width == 1)
             take(at, std::integral_constant<int64_t, 1>{}, own, stream, finish);
@@ -118,27 +125,28 @@ class LineReduction {
     auto* block = reinterpret_cast<C*>(workspace);
     const Partials<C> partial{block, reinterpret_cast<uint16_t*>(block + places)};
     auto* whole = reinterpret_cast<Whole<C>*>(workspace + places * int64_t(sizeof(Whole<C>)));
-    std::fill_n(partial.block, places, Reducer::template identity<C>());
+    std::fill_n(partial.block, places, reducer_.template identity<C>());
     std::fill_n(partial.count, places, uint16_t{0});
     const bool blocks = p_.n > rows::kRowBlock ? combine<true>(at, width, partial, whole)
                                                : combine<false>(at, width, partial, whole);
-    const auto result = [&](int64_t place) GP_INLINE_LAMBDA {
+    const auto result = [&](int64_t s, int64_t w) GP_INLINE_LAMBDA {
+      const int64_t place = s * width + w, start = at[3] + s * step_[3] + w * beside_[3];
       const C part = partial.block[place];
       const int64_t count = partial.count[place];
       if (!blocks) [[likely]]
-        return finish(part, count);
+        return finish(part, count, start);
       const Whole<C>& all = whole[place];
       const C total = all.blocks == 0 ? part
-                      : count > 0     ? Reducer::combine(all.total, part)
+                      : count > 0     ? reducer_.combine(all.total, part)
                                       : all.total;
-      return finish(total, count + int64_t(all.blocks) * rows::kRowBlock);
+      return finish(total, count + int64_t(all.blocks) * rows::kRowBlock, start);
     };
     E* to = out_.as<E>() + at[2];
     if (width == 1 && step_[2] == 1) {
       for (int64_t s = 0; s < p_.size; s += kStage) {
         const int64_t some = std::min(kStage, p_.size - s);
         alignas(64) E staged[kStage];
-        for (int64_t i = 0; i < some; ++i) store_element(staged + i, result(s + i));
+        for (int64_t i = 0; i < some; ++i) store_element(staged + i, result(s + i, 0));
         if (stream)
           stream->put(staged, to + s, some);
         else
@@ -148,7 +156,7 @@ class LineReduction {
     }
     for (int64_t s = 0; s < p_.size; ++s)
       for (int64_t w = 0; w < width; ++w)
-        store_element(to + s * step_[2] + w * beside_[2], result(s * width + w));
+        store_element(to + s * step_[2] + w * beside_[2], result(s, w));
   }
 
   // Whether some place has a whole block: before that nothing is kept of them, for most lines have
@@ -161,7 +169,7 @@ class LineReduction {
     const IndexRange range = p_.range();
     const int64_t n = p_.n, id_step = step_[0], x_step = step_[1];
     const int64_t id_beside = beside_[0], x_beside = beside_[1];
-    const C identity = Reducer::template identity<C>();
+    const C identity = reducer_.template identity<C>();
     bool any = false;
     for (int64_t i = 0; i < n; ++i, id += id_step, x += x_step)
       for (int64_t w = 0; w < width; ++w) {
@@ -169,7 +177,7 @@ class LineReduction {
         if (!range.selects(id_here)) continue;
         const int64_t place = id_here * width + w;
         C& block = partial.block[place];
-        block = Reducer::combine(block, C(load_element(x + w * x_beside)));
+        block = reducer_.combine(block, C(load_element(x + w * x_beside)));
         uint16_t& count = partial.count[place];
         ++count;
         if constexpr (Blocks) {
@@ -177,7 +185,7 @@ class LineReduction {
             if (!any) std::fill_n(whole, p_.size * width, Whole<C>{C(0), 0});
             any = true;
             Whole<C>& all = whole[place];
-            all.total = all.blocks == 0 ? block : Reducer::combine(all.total, block);
+            all.total = all.blocks == 0 ? block : reducer_.combine(all.total, block);
             ++all.blocks;
             block = identity;
             count = 0;
@@ -190,9 +198,10 @@ class LineReduction {
   const AxisProblem& p_;
   const LineParts& parts_;
   const Operand &x_, &ids_, &out_;
+  const Reducer reducer_;
   Dimensions outer_;
   Offsets step_{},
-      beside_{};  // of indices, members and results: along the axis, and to the next line
+      beside_{};  // of indices, members, results and `start`: along the axis, and to the next line
   int64_t width_, together_, across_, tiles_;
 };
 

@@ -2,7 +2,7 @@
 from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from gradplan.signatures import Signature
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -38,22 +38,44 @@ __all__ = [
     "logcumsumexp_backward",
     "scatter_add",
     "scatter_add_backward",
+    "scatter_reduce",
+    "scatter_reduce_backward",
     "segment_log_softmax",
     "segment_log_softmax_backward",
+    "segment_log_softmax_csr",
+    "segment_log_softmax_csr_backward",
     "segment_logsumexp",
     "segment_logsumexp_backward",
+    "segment_logsumexp_csr",
+    "segment_logsumexp_csr_backward",
     "segment_max",
     "segment_max_backward",
+    "segment_max_csr",
+    "segment_max_csr_backward",
     "segment_mean",
     "segment_mean_backward",
+    "segment_mean_csr",
+    "segment_mean_csr_backward",
     "segment_min",
     "segment_min_backward",
+    "segment_min_csr",
+    "segment_min_csr_backward",
     "segment_prod",
     "segment_prod_backward",
+    "segment_prod_csr",
+    "segment_prod_csr_backward",
     "segment_softmax",
     "segment_softmax_backward",
+    "segment_softmax_csr",
+    "segment_softmax_csr_backward",
     "segment_sum",
     "segment_sum_backward",
+    "segment_sum_csr",
+    "segment_sum_csr_backward",
+    "segment_weighted_mean",
+    "segment_weighted_mean_backward",
+    "segment_weighted_sum",
+    "segment_weighted_sum_backward",
     "sparsemax",
     "sparsemax_backward",
     "unsorted_segment_log_softmax",
@@ -64,6 +86,8 @@ __all__ = [
     "unsorted_segment_prod",
     "unsorted_segment_softmax",
     "unsorted_segment_sum",
+    "unsorted_segment_weighted_mean",
+    "unsorted_segment_weighted_sum",
 ]
 
 def lerp(a: T, b: T, weight: SupportsFloat, *, out: T | None = None) -> T:
@@ -799,6 +823,84 @@ def cummin_with_indices(
     (array([3., 1., 1., 0.], dtype=float32), array([0, 1, 1, 3]))
     """
 
+def scatter_reduce(
+    x: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    include_self: bool = True,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    initial: T | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums, means, products or extremes of the elements with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis, int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        bounds: skip indices outside of [0, size), or raise
+        initial: what the places start from [... with size along axis]
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reductions
+
+    `initial` is what the places start from; with include_self=False it only stands where no
+    index points to.
+
+    >>> x, indices = np.float32([[1, 2, 4], [8, 16, 32]]), np.array([[1, 0, 1], [0, 0, 0]])
+    >>> gp.scatter_reduce(x, indices, 2, reduce="mean")
+    array([[ 2.       ,  2.5      ],
+           [18.666666 ,  0.       ]], dtype=float32)
+    >>> gp.scatter_reduce(x, indices, 2, reduce="amax", initial=np.zeros((2, 2), "f4"))
+    array([[ 2.,  4.],
+           [32.,  0.]], dtype=float32)
+    """
+
+def scatter_reduce_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    initial: T | None = None,
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `scatter_reduce` with respect to the values and to `initial`.
+
+    Args:
+        d_output: the gradient of the output [... with size along axis]
+        x: the values
+        output: the forward's result [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+        initial: what the places start from [... with size along axis]
+        out: a tuple (dx, d_initial) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of the values; the gradient of initial
+
+    >>> x, indices = np.float32([3, 0, 5]), np.array([0, 0, 0])
+    >>> y = gp.scatter_reduce(x, indices, 1, reduce="prod")
+    >>> gp.scatter_reduce_backward(np.float32([2]), x, y, indices, reduce="prod")[0]
+    array([ 0., 30.,  0.], dtype=float32)
+    """
+
 def segment_sum(
     x: T,
     segment_ids: SupportsDLPack,
@@ -1416,6 +1518,527 @@ def segment_log_softmax_backward(
     >>> y, ids = np.float32([0, -np.inf]), np.array([0, 0])
     >>> gp.segment_log_softmax_backward(np.float32([1, 2]), y, ids, 1)
     array([-2.,  2.], dtype=float32)
+    """
+
+def segment_sum_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Sums of the rows between pointers. An empty segment is 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_sum_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([3., 0., 6.], dtype=float32)
+    """
+
+def segment_mean_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Means of the rows between pointers. An empty segment is 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_mean_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def segment_max_csr(
+    x: T,
+    indptr: SupportsDLPack,
+    fill: SupportsFloat | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Maxima of the rows between pointers. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_max_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([  2., -inf,   6.], dtype=float32)
+    """
+
+def segment_min_csr(
+    x: T,
+    indptr: SupportsDLPack,
+    fill: SupportsFloat | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Minima of the rows between pointers. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_min_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([ 1., inf,  6.], dtype=float32)
+    """
+
+def segment_prod_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Products of the rows between pointers. An empty segment is 1.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_prod_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([2., 1., 6.], dtype=float32)
+    """
+
+def segment_logsumexp_csr(
+    x: T,
+    indptr: SupportsDLPack,
+    fill: SupportsFloat | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Log-sum-exps of the rows between pointers. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_logsumexp_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_sum_csr_backward(
+    d_output: T,
+    indptr: SupportsDLPack,
+    num_inputs: SupportsIndex,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_sum_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        num_inputs: the number of rows
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_sum_csr_backward(dy, np.array([0, 2, 3]), 3)
+    array([2., 2., 3.], dtype=float32)
+    """
+
+def segment_mean_csr_backward(
+    d_output: T,
+    indptr: SupportsDLPack,
+    num_inputs: SupportsIndex,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_mean_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        num_inputs: the number of rows
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_mean_csr_backward(dy, np.array([0, 2, 3]), 3)
+    array([1., 1., 3.], dtype=float32)
+    """
+
+def segment_max_csr_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indptr: SupportsDLPack,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_max_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_max_csr_backward(dy, x, np.float32([2, 6]), np.array([0, 2, 3]))
+    array([0., 2., 3.], dtype=float32)
+    """
+
+def segment_min_csr_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indptr: SupportsDLPack,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_min_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_min_csr_backward(dy, x, np.float32([1, 6]), np.array([0, 2, 3]))
+    array([2., 0., 3.], dtype=float32)
+    """
+
+def segment_prod_csr_backward(
+    d_output: T,
+    x: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_prod_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_prod_csr_backward(dy, x, np.array([0, 2, 3]))
+    array([4., 2., 3.], dtype=float32)
+    """
+
+def segment_logsumexp_csr_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_logsumexp_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_logsumexp_csr_backward(dy, x, np.float32([1, 2]), np.array([0, 1, 2]))
+    array([2., 3., 0.], dtype=float32)
+    """
+
+def segment_softmax_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Softmax over the rows between pointers. Rows in no segment are 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    >>> gp.segment_softmax_csr(np.float32([1, 1, 6]), np.array([0, 2, 3]))
+    array([0.5, 0.5, 1. ], dtype=float32)
+    """
+
+def segment_log_softmax_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Logarithm of the softmax over the rows between pointers. Rows in no segment are 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    >>> gp.segment_log_softmax_csr(np.float32([1, 1, 6]), np.array([0, 2, 3]))
+    array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_softmax_csr_backward(
+    d_output: T,
+    output: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_softmax_csr`.
+
+    Args:
+        d_output: the gradient of each share [num_inputs, ...]
+        output: the forward's result [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> dy, y, indptr = np.float32([1, 0]), np.float32([0.5, 0.5]), np.array([0, 2])
+    >>> gp.segment_softmax_csr_backward(dy, y, indptr)
+    array([ 0.25, -0.25], dtype=float32)
+    """
+
+def segment_log_softmax_csr_backward(
+    d_output: T,
+    output: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_log_softmax_csr`.
+
+    Args:
+        d_output: the gradient of each share [num_inputs, ...]
+        output: the forward's result [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> dy, y, indptr = np.float32([1, 0]), np.float32([0, -np.inf]), np.array([0, 2])
+    >>> gp.segment_log_softmax_csr_backward(dy, y, indptr)
+    array([0., 0.], dtype=float32)
+    """
+
+def unsorted_segment_weighted_sum(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted sums of the rows with the same id; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    Of each row times its weight; an empty segment is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.unsorted_segment_weighted_sum(x, weights, np.array([0, 0, 2]), 3)
+    array([ 5.,  0., 12.], dtype=float32)
+    """
+
+def unsorted_segment_weighted_mean(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted means of the rows with the same id; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.unsorted_segment_weighted_mean(x, weights, np.array([0, 0, 2]), 3)
+    array([1.25, 0.  , 6.  ], dtype=float32)
+    """
+
+def segment_weighted_sum(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted sums of the rows with the same id; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    Of each row times its weight; an empty segment is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.segment_weighted_sum(x, weights, np.array([0, 0, 2]), 3)
+    array([ 5.,  0., 12.], dtype=float32)
+    """
+
+def segment_weighted_mean(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted means of the rows with the same id; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.segment_weighted_mean(x, weights, np.array([0, 0, 2]), 3)
+    array([1.25, 0.  , 6.  ], dtype=float32)
+    """
+
+def segment_weighted_sum_backward(
+    d_output: T,
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `segment_weighted_sum`: of the rows and of the weights.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (d_input, d_weights) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of each row; the gradient of each weight
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> dy = np.float32([10, 0, 1])
+    >>> gp.segment_weighted_sum_backward(dy, x, weights, np.array([0, 0, 2]))
+    (array([30., 10.,  2.], dtype=float32), array([10., 20.,  6.], dtype=float32))
+    """
+
+def segment_weighted_mean_backward(
+    d_output: T,
+    x: T,
+    weights: T,
+    output: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `segment_weighted_mean`: of the rows and of the weights.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        output: the forward's result [num_segments, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (d_input, d_weights) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of each row; the gradient of each weight
+
+    >>> x, weights, ids = np.float32([1, 2]), np.float32([3, 1]), np.array([0, 0])
+    >>> y = gp.segment_weighted_mean(x, weights, ids, 1)
+    >>> gp.segment_weighted_mean_backward(np.float32([16]), x, weights, y, ids)
+    (array([12.,  4.], dtype=float32), array([-1.,  3.], dtype=float32))
     """
 
 def sparsemax(x: T, axis: SupportsIndex = -1, *, out: T | None = None) -> T:

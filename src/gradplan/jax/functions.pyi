@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
 
 OFFERS: Offers
 __all__ = [
@@ -25,14 +25,25 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "scatter_reduce",
     "segment_log_softmax",
+    "segment_log_softmax_csr",
     "segment_logsumexp",
+    "segment_logsumexp_csr",
     "segment_max",
+    "segment_max_csr",
     "segment_mean",
+    "segment_mean_csr",
     "segment_min",
+    "segment_min_csr",
     "segment_prod",
+    "segment_prod_csr",
     "segment_softmax",
+    "segment_softmax_csr",
     "segment_sum",
+    "segment_sum_csr",
+    "segment_weighted_mean",
+    "segment_weighted_sum",
     "sparsemax",
     "take_along_axis",
 ]
@@ -411,6 +422,42 @@ def cummin_with_indices(
         the running extreme; positions along the axis, counted from its beginning
     """
 
+def scatter_reduce(
+    operand: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    *,
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Reductions by index, as in JAX; what has an index out of range is dropped.
+
+    `reduce` is "sum", "mean", "prod", "amax" or "amin".
+    Of equal extremes all get the same share of the gradient; `ties` may say which one.
+
+    Replaces `operand.at[indices].max(updates)`.
+
+    Args:
+        operand: what the reductions start from
+        indices: positions along the axis, int32 or int64
+        updates: the values
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the reductions
+
+    >>> indices, updates = jnp.array([1, 0, -2]), jnp.float32([1, 2, 5])
+    >>> scatter_reduce(jnp.zeros(3), indices, updates, reduce="amax")
+    Array([2., 5., 0.], dtype=float32)
+    """
+
 def segment_sum(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -664,6 +711,236 @@ def segment_log_softmax(
 
     >>> segment_log_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
     Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_sum_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Sums of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_sum_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([3., 0., 6.], dtype=float32)
+    """
+
+def segment_mean_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Means of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_mean_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def segment_max_csr(
+    x: ArrayLike,
+    indptr: ArrayLike,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Maxima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_max_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([  2., -inf,   6.], dtype=float32)
+    """
+
+def segment_min_csr(
+    x: ArrayLike,
+    indptr: ArrayLike,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Minima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_min_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([ 1., inf,  6.], dtype=float32)
+    """
+
+def segment_prod_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Products of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 1. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_prod_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([2., 1., 6.], dtype=float32)
+    """
+
+def segment_logsumexp_csr(
+    x: ArrayLike,
+    indptr: ArrayLike,
+    *,
+    fill: SupportsFloat | None = None,
+) -> Array:
+    """Log-sum-exps of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_logsumexp_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_softmax_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_softmax_csr(jnp.float32([1, 1, 6]), jnp.array([0, 2, 3]))
+    Array([0.5, 0.5, 1. ], dtype=float32)
+    """
+
+def segment_log_softmax_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Logarithm of the softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_log_softmax_csr(jnp.float32([1, 1, 6]), jnp.array([0, 2, 3]))
+    Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_weighted_sum(
+    data: ArrayLike,
+    weights: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Weighted sums of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    Of each row times its weight; an empty segment is 0.
+
+    `weights` [N] are of the type of the rows, and have gradients as well.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
+
+    Replaces `jax.ops.segment_sum of x * weights[:, None]`; ids that are said to be sorted and
+    are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_weighted_sum` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = jnp.float32([1, 2, 6]), jnp.float32([3, 1, 2])
+    >>> segment_weighted_sum(x, weights, jnp.array([0, 0, 2]), 3)
+    Array([ 5.,  0., 12.], dtype=float32)
+    """
+
+def segment_weighted_mean(
+    data: ArrayLike,
+    weights: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Weighted means of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    `weights` [N] are of the type of the rows, and have gradients as well.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
+
+    Replaces `jax.ops.segment_sum of x * weights[:, None]`; ids that are said to be sorted and
+    are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_weighted_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = jnp.float32([1, 2, 6]), jnp.float32([3, 1, 2])
+    >>> segment_weighted_mean(x, weights, jnp.array([0, 0, 2]), 3)
+    Array([1.25, 0.  , 6.  ], dtype=float32)
     """
 
 def sparsemax(operand: ArrayLike, axis: SupportsIndex = -1) -> Array:

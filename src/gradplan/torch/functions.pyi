@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overl
 import torch
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies
 
 OFFERS: Offers
 __all__ = [
@@ -20,14 +20,25 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "scatter_reduce",
     "segment_log_softmax",
+    "segment_log_softmax_csr",
     "segment_logsumexp",
+    "segment_logsumexp_csr",
     "segment_max",
+    "segment_max_csr",
     "segment_mean",
+    "segment_mean_csr",
     "segment_min",
+    "segment_min_csr",
     "segment_prod",
+    "segment_prod_csr",
     "segment_softmax",
+    "segment_softmax_csr",
     "segment_sum",
+    "segment_sum_csr",
+    "segment_weighted_mean",
+    "segment_weighted_sum",
     "sparsemax",
 ]
 
@@ -391,6 +402,46 @@ def logcumsumexp(
     tensor([ -inf, 1000., 1000.])
     """
 
+def scatter_reduce(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"],
+    *,
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Reductions of `input` and the elements of `src` where `index` says.
+
+    `reduce` is "sum", "mean", "prod", "amax" or "amin". With include_self=False `input`
+    stands only where `index` does not point to.
+    Of equal extremes all get the same share of the gradient; `ties` may say which one.
+
+    Replaces `torch.scatter_reduce`.
+
+    Args:
+        input: what the reductions start from
+        dim: the axis that indices are along
+        index: positions along the axis, int32 or int64
+        src: the values
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the reductions
+
+    >>> start, index = torch.zeros(3), torch.tensor([1, 0, 1])
+    >>> src = torch.tensor([1.0, 2.0, 5.0])
+    >>> scatter_reduce(start, 0, index, src, "amax", include_self=False)
+    tensor([2., 5., 0.])
+    >>> scatter_reduce(start, 0, index, src, "mean")
+    tensor([1., 2., 0.])
+    """
+
 def segment_sum(
     x: torch.Tensor,
     segment_ids: torch.Tensor,
@@ -644,6 +695,234 @@ def segment_log_softmax(
 
     >>> segment_log_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
     tensor([-0.6931, -0.6931,  0.0000])
+    """
+
+def segment_sum_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Sums of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_sum_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([3., 0., 6.])
+    """
+
+def segment_mean_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Means of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_mean_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([1.5000, 0.0000, 6.0000])
+    """
+
+def segment_max_csr(
+    x: torch.Tensor,
+    indptr: torch.Tensor,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> torch.Tensor:
+    """Maxima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_max_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([2., -inf, 6.])
+    """
+
+def segment_min_csr(
+    x: torch.Tensor,
+    indptr: torch.Tensor,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> torch.Tensor:
+    """Minima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_min_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([1., inf, 6.])
+    """
+
+def segment_prod_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Products of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 1. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_prod_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([2., 1., 6.])
+    """
+
+def segment_logsumexp_csr(
+    x: torch.Tensor,
+    indptr: torch.Tensor,
+    *,
+    fill: SupportsFloat | None = None,
+) -> torch.Tensor:
+    """Log-sum-exps of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_logsumexp_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([2.3133,   -inf, 6.0000])
+    """
+
+def segment_softmax_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_softmax_csr(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 2, 3]))
+    tensor([0.5000, 0.5000, 1.0000])
+    """
+
+def segment_log_softmax_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Logarithm of the softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_log_softmax_csr(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 2, 3]))
+    tensor([-0.6931, -0.6931,  0.0000])
+    """
+
+def segment_weighted_sum(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Weighted sums of the rows with the same id: [num_segments, ...].
+
+    Of each row times its weight; an empty segment is 0.
+
+    `weights` [N] are of the type of x, and have gradients as well. `sorted` promises
+    that the ids do not descend, which is faster. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is left out.
+
+    Replaces `index_add of x * weights[:, None]`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_weighted_sum` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0, 1.0, 2.0])
+    >>> segment_weighted_sum(x, weights, torch.tensor([0, 0, 2]), 3)
+    tensor([ 5.,  0., 12.])
+    """
+
+def segment_weighted_mean(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Weighted means of the rows with the same id: [num_segments, ...].
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    `weights` [N] are of the type of x, and have gradients as well. `sorted` promises
+    that the ids do not descend, which is faster. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is left out.
+
+    Replaces `index_add of x * weights[:, None]`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_weighted_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0, 1.0, 2.0])
+    >>> segment_weighted_mean(x, weights, torch.tensor([0, 0, 2]), 3)
+    tensor([1.2500, 0.0000, 6.0000])
     """
 
 def sparsemax(x: torch.Tensor, dim: SupportsIndex = -1) -> torch.Tensor:
