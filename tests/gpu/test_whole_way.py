@@ -28,15 +28,12 @@ from gradplan.plan import Plan, plan_class
 
 DEVICE = "cuda:0"
 NOT_YET = {
-    "segment_reduce",
-    "unsorted_segment_reduce",
-    "segment_reduce_backward",
-    "segment_softmax",
-    "unsorted_segment_softmax",
-    "segment_softmax_backward",
+    "segment_weighted",
+    "unsorted_segment_weighted",
+    "segment_weighted_backward",
     *(
         forward + backward
-        for forward in ("gather", "scatter_add", "index_select", "index_add")
+        for forward in ("gather", "scatter_add", "scatter_reduce", "index_select", "index_add")
         for backward in ("", "_backward")
     ),
 }
