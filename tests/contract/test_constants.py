@@ -1,4 +1,4 @@
-"""The contract's constants stand in one place: C++, kernels and the document have the reference's."""
+"""The contract's constants stand in one place: C++ and the document have the reference's."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_constant_that_is_not_there_is_an_error(contract: Any) -> None:
 
 
 def test_nobody_else_states_a_coefficient(contract: Any) -> None:
-    """Numbers of exp and log, in hexadecimal, stand where they are written to and in the reference."""
+    """Numbers of exp and log stand in the reference and where they are written to."""
     written = {ROOT / name for name in FILES} | {ROOT / "src/gradplan/reference/elementary.py"}
     terms = set(
         re.findall(r"0x1\.[\da-f]{5,}p[+-]\d+", contract.table((ROOT / FILES[2]).read_text()))
