@@ -33,6 +33,11 @@ NOT_YET = {
     "segment_weighted_backward",
     *(
         forward + backward
+        for forward in ("segment_csr", "segment_csr_softmax")
+        for backward in ("", "_backward")
+    ),
+    *(
+        forward + backward
         for forward in ("gather", "scatter_add", "scatter_reduce", "index_select", "index_add")
         for backward in ("", "_backward")
     ),
