@@ -28,6 +28,11 @@ from gradplan.plan import Plan, plan_class
 
 DEVICE = "cuda:0"
 NOT_YET = {
+    "scan_part",
+    "scan_part_total",
+    "scan_part_gradient",
+    "scan_part_gradient_total",
+    "scan_part_fold",
     "segment_weighted",
     "unsorted_segment_weighted",
     "segment_weighted_backward",
