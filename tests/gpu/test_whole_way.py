@@ -34,11 +34,6 @@ NOT_YET = {
     "segment_softmax",
     "unsorted_segment_softmax",
     "segment_softmax_backward",
-    *(
-        forward + backward
-        for forward in ("gather", "scatter_add", "index_select", "index_add")
-        for backward in ("", "_backward")
-    ),
 }
 on_gpus = pytest.mark.parametrize(
     "op", [op for op in OPS.values() if op.name not in NOT_YET], ids=case_id
