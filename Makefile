@@ -26,12 +26,12 @@ DOCUMENTED := $(VENV)/documented
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
 WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py pictures.py)
-KERNEL_WRITERS := tools/kernels.py tools/gpu_table.py
+KERNEL_WRITERS := $(addprefix tools/,kernels.py gpu_table.py gpu_model.py)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
 .PHONY: help certify certify-gpu certify-aarch64 quick test lint format stubs kernels docs site wheel \
-	exhaustive sanitize bench distributed clean
+	exhaustive sanitize bench distributed bench-distributed clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -169,6 +169,9 @@ bench: $(INSTALLED) $(TESTABLE) ## measure the speed board
 
 distributed: $(INSTALLED) $(TESTABLE) ## train on 1, 2 and 4 processes, beside plain PyTorch: which bits differ
 	@$(BIN)/python examples/distributed_training.py
+
+bench-distributed: $(INSTALLED) $(TESTABLE) ## a sharded table against DTensor's and an all-reduce, on 2 and 4 processes
+	@$(BIN)/python -m gradplan.bench.distributed
 
 clean: ## remove everything that was made
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

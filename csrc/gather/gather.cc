@@ -1,12 +1,14 @@
 // gather, index_select, and the gradients that are the same: copies by index along an axis.
 #include "gather/axis_indices.h"
 #include "gather/row_problem.h"
+#include "memory/streams.h"
 #include "rows/row_gather.h"
 
 namespace gradplan::gather {
 namespace {
 
 constexpr int64_t kPiece = 4096;  // elements of one task
+constexpr int64_t kStage = 256;   // elements that are picked before they are streamed
 
 // Every element by itself, in the order of the output's memory.
 template <class Word, class I>
@@ -30,7 +32,8 @@ void pick_elements(const AxisProblem& p, const Operand* t) {
   const int64_t along = x.stride[p.axis];
   const IndexRange range = p.range();
   const int64_t pieces = (inner + kPiece - 1) / kPiece;
-  const int64_t grain = std::max<int64_t>(1, kPiece / inner);
+  const int64_t tasks = count / inner * pieces;
+  const int64_t bytes = count * int64_t(sizeof(I) + 2 * sizeof(Word));
   const auto copy = [&](const I* id, const Word* from, Word* to, int64_t n, auto packed) {
     const int64_t is = packed ? 1 : step[0], os = packed ? 1 : step[2], xs = step[1];
     for (int64_t i = 0; i < n; ++i) {
@@ -38,21 +41,39 @@ void pick_elements(const AxisProblem& p, const Operand* t) {
       to[i * os] = range.selects(k) ? from[i * xs + k * along] : Word{0};
     }
   };
-  parallel_for(count / inner * pieces, grain, count * int64_t(sizeof(I) + 2 * sizeof(Word)),
-               [&](int64_t task, int64_t end) {
-                 for (; task < end; ++task) {
-                   const Offsets at = all.offsets(task / pieces);
-                   const int64_t first = task % pieces * kPiece;
-                   const int64_t n = std::min(kPiece, inner - first);
-                   const I* id = ids.as<const I>() + at[0] + first * step[0];
-                   const Word* from = x.as<const Word>() + at[1] + first * step[1];
-                   Word* to = out.as<Word>() + at[2] + first * step[2];
-                   if (step[0] == 1 && step[2] == 1)
-                     copy(id, from, to, n, std::true_type{});
-                   else
-                     copy(id, from, to, n, std::false_type{});
-                 }
-               });
+  const bool packed = step[0] == 1 && step[2] == 1;
+  const bool stream = packed && exceeds_caches(bytes);
+  // Where the axis is the innermost, a line of the table is read in any order, which the hardware
+  // does not foresee: the next line is fetched while this one is used.
+  const bool foresee = step[1] == 0 && along == 1 && pieces == 1 && p.size <= 4 * inner;
+  const int64_t grain = long_grain(tasks, std::max<int64_t>(1, kPiece / inner));
+  parallel_for(tasks, grain, bytes, [&](int64_t task, int64_t end) {
+    StreamWriter<Word> writer;
+    for (; task < end; ++task) {
+      const Offsets at = all.offsets(task / pieces);
+      const int64_t first = task % pieces * kPiece;
+      const int64_t n = std::min(kPiece, inner - first);
+      const I* id = ids.as<const I>() + at[0] + first * step[0];
+      const Word* from = x.as<const Word>() + at[1] + first * step[1];
+      Word* to = out.as<Word>() + at[2] + first * step[2];
+      if (!packed) {
+        copy(id, from, to, n, std::false_type{});
+        continue;
+      }
+      const Word* next =
+          foresee && task + 1 < end ? x.as<const Word>() + all.offsets(task + 1)[1] : nullptr;
+      if (stream) touch_pages(to, n);
+      for (int64_t i = 0; i < n; i += kStage) {
+        const int64_t some = std::min(kStage, n - i);
+        if (next) prefetch_run(next + i * p.size / n, some * p.size / n);
+        alignas(64) Word staged[kStage];
+        copy(id + i, from + i * step[1], stream ? staged : to + i, some, std::true_type{});
+        if (stream) writer.put(staged, to + i, some);
+      }
+    }
+    writer.flush();
+    if (stream) stream_fence();
+  });
 }
 
 template <class I>

@@ -27,9 +27,9 @@ class RowProblem {
     return {.plan = p.plan, .ids = "indices", .range = p.range()};  // bounds are checked before
   }
 
-  // Runs `kernel` if the layout allows it and it is worth it.
-  bool run(const AxisProblem& p, const Operand* t, char* workspace,
-           const BoundKernel& kernel) const {
+  // Runs `kernel` if the layout allows it and it is worth it; `first` before that.
+  bool run(const AxisProblem& p, const Operand* t, char* workspace, const BoundKernel& kernel,
+           const std::function<void()>& first = {}) const {
     const Operand &x = t[p.members], &y = t[p.table], &ids = t[p.ids];
     const Shape id_strides = index_strides(p, ids);
     for (int d = 0; d < int(p.shape.size()); ++d)
@@ -47,9 +47,10 @@ class RowProblem {
     const int64_t y_shape[] = {p.size, width_}, y_stride[] = {y.stride[p.axis], y_step};
     Dimensions outer;
     for (int d = 0; d < p.axis; ++d) outer.add(p.shape[d], {x.stride[d], y.stride[d]});
+    if (first) first();
     for (int64_t k = 0; k < outer_; ++k) {
       const Offsets at = outer.offsets(k);
-      Operand given[3];
+      Operand given[kMostOperands]{};
       const int64_t item = item_size(x.dtype);
       given[p.ids] = {ids.data, ids.dtype, 1, id_shape, id_stride};
       given[p.members] = {x.as<char>() + at[0] * item, x.dtype, 2, x_shape, x_stride};

@@ -13,7 +13,7 @@ void add_lines(const AxisProblem& p, const LineParts& parts, const Operand* t, c
     visit_index(t[p.ids].dtype, [&](auto* index) {
       using I = std::remove_pointer_t<decltype(index)>;
       const LineReduction<E, I, rows::Reducer<Sum>> reduction(p, parts, t);
-      reduction.run(workspace, [](auto total, int64_t count) {
+      reduction.run(workspace, [](auto total, int64_t count, int64_t) {
         return count == 0 ? decltype(total)(0) : total;
       });
     });

@@ -76,7 +76,9 @@ struct Product {
   }
 };
 
-// NaN sticks once seen; of equal values the first one stays.
+// NaN sticks once seen; of equal values the first one stays. (Of single numbers the larger one is
+// found by an instruction, and NaN by a branch that is foreseen: a branch for the larger one is
+// not.)
 struct Maximum {
   template <class V>
   static V identity() {
@@ -84,7 +86,10 @@ struct Maximum {
   }
   template <class V>
   GP_INLINE static V apply(const V& a, const V& b) {
-    return select((b <= a) | (a != a), a, b);
+    if constexpr (std::is_arithmetic_v<V>)
+      return b != b && a == a ? b : opaque(apply_hastily(a, b));
+    else
+      return select((b <= a) | (a != a), a, b);
   }
   template <class V>
   GP_INLINE static V apply_hastily(const V& a, const V& b) {
@@ -109,7 +114,10 @@ struct Minimum {
   }
   template <class V>
   GP_INLINE static V apply(const V& a, const V& b) {
-    return select((b >= a) | (a != a), a, b);
+    if constexpr (std::is_arithmetic_v<V>)
+      return b != b && a == a ? b : opaque(apply_hastily(a, b));
+    else
+      return select((b >= a) | (a != a), a, b);
   }
   template <class V>
   GP_INLINE static V apply_hastily(const V& a, const V& b) {

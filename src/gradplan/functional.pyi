@@ -2,7 +2,7 @@
 from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from gradplan.signatures import Signature
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -38,6 +38,8 @@ __all__ = [
     "logcumsumexp_backward",
     "scatter_add",
     "scatter_add_backward",
+    "scatter_reduce",
+    "scatter_reduce_backward",
     "segment_log_softmax",
     "segment_log_softmax_backward",
     "segment_logsumexp",
@@ -54,6 +56,10 @@ __all__ = [
     "segment_softmax_backward",
     "segment_sum",
     "segment_sum_backward",
+    "segment_weighted_mean",
+    "segment_weighted_mean_backward",
+    "segment_weighted_sum",
+    "segment_weighted_sum_backward",
     "sparsemax",
     "sparsemax_backward",
     "unsorted_segment_log_softmax",
@@ -64,6 +70,8 @@ __all__ = [
     "unsorted_segment_prod",
     "unsorted_segment_softmax",
     "unsorted_segment_sum",
+    "unsorted_segment_weighted_mean",
+    "unsorted_segment_weighted_sum",
 ]
 
 def lerp(a: T, b: T, weight: SupportsFloat, *, out: T | None = None) -> T:
@@ -799,6 +807,84 @@ def cummin_with_indices(
     (array([3., 1., 1., 0.], dtype=float32), array([0, 1, 1, 3]))
     """
 
+def scatter_reduce(
+    x: T,
+    indices: SupportsDLPack,
+    size: SupportsIndex,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    include_self: bool = True,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    initial: T | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Sums, means, products or extremes of the elements with the same index along an axis.
+
+    Args:
+        x: the values
+        indices: positions along the axis, int32 or int64
+        size: how many there are along the axis to point to
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        bounds: skip indices outside of [0, size), or raise
+        initial: what the places start from [... with size along axis]
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reductions
+
+    `initial` is what the places start from; with include_self=False it only stands where no
+    index points to.
+
+    >>> x, indices = np.float32([[1, 2, 4], [8, 16, 32]]), np.array([[1, 0, 1], [0, 0, 0]])
+    >>> gp.scatter_reduce(x, indices, 2, reduce="mean")
+    array([[ 2.       ,  2.5      ],
+           [18.666666 ,  0.       ]], dtype=float32)
+    >>> gp.scatter_reduce(x, indices, 2, reduce="amax", initial=np.zeros((2, 2), "f4"))
+    array([[ 2.,  4.],
+           [32.,  0.]], dtype=float32)
+    """
+
+def scatter_reduce_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indices: SupportsDLPack,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    initial: T | None = None,
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `scatter_reduce` with respect to the values and to `initial`.
+
+    Args:
+        d_output: the gradient of the output [... with size along axis]
+        x: the values
+        output: the forward's result [... with size along axis]
+        indices: positions along the axis, int32 or int64
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+        initial: what the places start from [... with size along axis]
+        out: a tuple (dx, d_initial) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of the values; the gradient of initial
+
+    >>> x, indices = np.float32([3, 0, 5]), np.array([0, 0, 0])
+    >>> y = gp.scatter_reduce(x, indices, 1, reduce="prod")
+    >>> gp.scatter_reduce_backward(np.float32([2]), x, y, indices, reduce="prod")[0]
+    array([ 0., 30.,  0.], dtype=float32)
+    """
+
 def segment_sum(
     x: T,
     segment_ids: SupportsDLPack,
@@ -1416,6 +1502,180 @@ def segment_log_softmax_backward(
     >>> y, ids = np.float32([0, -np.inf]), np.array([0, 0])
     >>> gp.segment_log_softmax_backward(np.float32([1, 2]), y, ids, 1)
     array([-2.,  2.], dtype=float32)
+    """
+
+def unsorted_segment_weighted_sum(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted sums of the rows with the same id; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    Of each row times its weight; an empty segment is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.unsorted_segment_weighted_sum(x, weights, np.array([0, 0, 2]), 3)
+    array([ 5.,  0., 12.], dtype=float32)
+    """
+
+def unsorted_segment_weighted_mean(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted means of the rows with the same id; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.unsorted_segment_weighted_mean(x, weights, np.array([0, 0, 2]), 3)
+    array([1.25, 0.  , 6.  ], dtype=float32)
+    """
+
+def segment_weighted_sum(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted sums of the rows with the same id; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    Of each row times its weight; an empty segment is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.segment_weighted_sum(x, weights, np.array([0, 0, 2]), 3)
+    array([ 5.,  0., 12.], dtype=float32)
+    """
+
+def segment_weighted_mean(
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: T | None = None,
+) -> T:
+    """Weighted means of the rows with the same id; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the sum or mean of each segment
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> gp.segment_weighted_mean(x, weights, np.array([0, 0, 2]), 3)
+    array([1.25, 0.  , 6.  ], dtype=float32)
+    """
+
+def segment_weighted_sum_backward(
+    d_output: T,
+    x: T,
+    weights: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `segment_weighted_sum`: of the rows and of the weights.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (d_input, d_weights) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of each row; the gradient of each weight
+
+    >>> x, weights = np.float32([1, 2, 6]), np.float32([3, 1, 2])
+    >>> dy = np.float32([10, 0, 1])
+    >>> gp.segment_weighted_sum_backward(dy, x, weights, np.array([0, 0, 2]))
+    (array([30., 10.,  2.], dtype=float32), array([10., 20.,  6.], dtype=float32))
+    """
+
+def segment_weighted_mean_backward(
+    d_output: T,
+    x: T,
+    weights: T,
+    output: T,
+    segment_ids: SupportsDLPack,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Gradients of `segment_weighted_mean`: of the rows and of the weights.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        output: the forward's result [num_segments, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (d_input, d_weights) of tensors to write instead of a new one
+
+    Returns:
+        the gradient of each row; the gradient of each weight
+
+    >>> x, weights, ids = np.float32([1, 2]), np.float32([3, 1]), np.array([0, 0])
+    >>> y = gp.segment_weighted_mean(x, weights, ids, 1)
+    >>> gp.segment_weighted_mean_backward(np.float32([16]), x, weights, y, ids)
+    (array([12.,  4.], dtype=float32), array([-1.,  3.], dtype=float32))
     """
 
 def sparsemax(x: T, axis: SupportsIndex = -1, *, out: T | None = None) -> T:

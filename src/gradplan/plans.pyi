@@ -13,10 +13,12 @@ from gradplan.vocabulary import (
     ExtremeKind,
     PlanPreference,
     ScanKind,
+    ScatterKind,
     SegmentKind,
     SegmentTies,
     SoftmaxKind,
     Ties,
+    WeightedKind,
 )
 
 __all__ = [
@@ -56,6 +58,10 @@ __all__ = [
     "ScatterAddBackwardPlan",
     "ScatterAddDescriptor",
     "ScatterAddPlan",
+    "ScatterReduceBackwardDescriptor",
+    "ScatterReduceBackwardPlan",
+    "ScatterReduceDescriptor",
+    "ScatterReducePlan",
     "SegmentReduceBackwardDescriptor",
     "SegmentReduceBackwardPlan",
     "SegmentReduceDescriptor",
@@ -68,6 +74,10 @@ __all__ = [
     "SegmentSumBackwardPlan",
     "SegmentSumDescriptor",
     "SegmentSumPlan",
+    "SegmentWeightedBackwardDescriptor",
+    "SegmentWeightedBackwardPlan",
+    "SegmentWeightedDescriptor",
+    "SegmentWeightedPlan",
     "SparsemaxBackwardDescriptor",
     "SparsemaxBackwardPlan",
     "SparsemaxDescriptor",
@@ -78,6 +88,8 @@ __all__ = [
     "UnsortedSegmentSoftmaxPlan",
     "UnsortedSegmentSumDescriptor",
     "UnsortedSegmentSumPlan",
+    "UnsortedSegmentWeightedDescriptor",
+    "UnsortedSegmentWeightedPlan",
 ]
 
 class BinaryParamDescriptor(Descriptor):
@@ -892,6 +904,114 @@ class ScanWithIndicesPlan(Plan[ScanWithIndicesDescriptor]):
         stream: Any = None,
     ) -> tuple[T, T]: ...
 
+class ScatterReduceDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    reduce: ScatterKind
+    include_self: bool
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = ...,
+        include_self: bool = True,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterReducePlan(Plan[ScatterReduceDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterReduceDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterReducePlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScatterReduceBackwardDescriptor(Descriptor):
+    shape: tuple[int, ...]
+    axis: int
+    size: int
+    element: ElementKind
+    reduce: ScatterKind
+    include_self: bool
+    ties: SegmentTies
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        shape: Iterable[SupportsIndex],
+        axis: SupportsIndex,
+        size: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = ...,
+        include_self: bool = True,
+        ties: SegmentTies | Literal["first", "last", "share"] = ...,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class ScatterReduceBackwardPlan(Plan[ScatterReduceBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScatterReduceBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScatterReduceBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        x: T,
+        output: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        dx: T | None = None,
+        d_initial: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        x: T,
+        output: T,
+        indices: SupportsDLPack,
+        initial: T | None = None,
+        dx: T | None = None,
+        d_initial: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
+
 class SegmentSumDescriptor(Descriptor):
     num_inputs: int
     embedding_dim: int
@@ -1311,6 +1431,156 @@ class SegmentSoftmaxBackwardPlan(Plan[SegmentSoftmaxBackwardDescriptor]):
         workspace: Any = None,
         stream: Any = None,
     ) -> T: ...
+
+class UnsortedSegmentWeightedDescriptor(Descriptor):
+    kind: WeightedKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: WeightedKind | Literal["sum", "mean"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class UnsortedSegmentWeightedPlan(Plan[UnsortedSegmentWeightedDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: UnsortedSegmentWeightedDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> UnsortedSegmentWeightedPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentWeightedDescriptor(Descriptor):
+    kind: WeightedKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: WeightedKind | Literal["sum", "mean"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentWeightedPlan(Plan[SegmentWeightedDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentWeightedDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentWeightedPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentWeightedBackwardDescriptor(Descriptor):
+    kind: WeightedKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: WeightedKind | Literal["sum", "mean"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentWeightedBackwardPlan(Plan[SegmentWeightedBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentWeightedBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentWeightedBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        d_input: T | None = None,
+        d_weights: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        input: T,
+        weights: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        d_input: T | None = None,
+        d_weights: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
 
 class SparsemaxDescriptor(Descriptor):
     input_shape: tuple[int, ...]

@@ -93,7 +93,9 @@ class Signature:
         optional = [(t.function_name, t) for t in self.inputs if t.optional]
         needed = [(p.name, p) for p in self.parameters if p.required]
         options = [(p.name, p) for p in self.parameters if not p.required]
-        return [*required, *needed, *optional, *options]
+        behind = [(name, t) for name, t in optional if t.last]
+        optional = [(name, t) for name, t in optional if not t.last]
+        return [*required, *needed, *optional, *options, *behind]
 
     def default_of(self, argument: Tensor | Parameter) -> Any:
         """What an argument is if it is left out; `inspect.Parameter.empty` if it must not be."""

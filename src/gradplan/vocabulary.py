@@ -33,6 +33,7 @@ __all__ = [
     "PlanPreference",
     "PrecisionGuarantee",
     "ScanKind",
+    "ScatterKind",
     "SegmentKind",
     "SegmentTies",
     "SoftmaxKind",
@@ -274,6 +275,16 @@ class ExtremeKind(_Word):
     CUMMIN = "cummin"
 
 
+class ScatterKind(_Word):
+    """How the elements with the same index become one; PyTorch's words."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    PROD = "prod"
+    AMAX = "amax"
+    AMIN = "amin"
+
+
 class SegmentKind(_Word):
     """How the rows of a segment become one."""
 
@@ -282,6 +293,13 @@ class SegmentKind(_Word):
     MIN = "min"
     PROD = "prod"
     LOGSUMEXP = "logsumexp"
+
+
+class WeightedKind(_Word):
+    """How the rows of a segment become one, each with its weight."""
+
+    SUM = "sum"
+    MEAN = "mean"
 
 
 class SoftmaxKind(_Word):

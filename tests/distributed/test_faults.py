@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import time
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ranks import Lost, on_ranks, results, same_bits  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.tensor import DTensor, Shard  # noqa: E402
 
 import gradplan as gp  # noqa: E402
 from gradplan.torch import distributed as gpd  # noqa: E402
@@ -48,6 +52,17 @@ def refused(run: Any) -> tuple[str, str]:
     return "", "nothing was raised"
 
 
+def other_tables(wrong: bool) -> list[Any]:
+    """DTensors that have been made without looking at other ranks'."""
+    mesh = init_device_mesh("cpu", (WORLD,))
+    made = []
+    for columns, dtype in ((3, torch.float32), (4, torch.bfloat16)):
+        mine = (columns, dtype) if wrong else (4, torch.float32)
+        local = torch.ones(7, mine[0], dtype=mine[1])
+        made.append(DTensor.from_local(local, mesh, [Shard(0)], run_check=False))
+    return made
+
+
 def wrong_arguments(rank: int, world: int) -> list[Any]:
     found = []
     wrong = rank == 1
@@ -64,6 +79,7 @@ def wrong_arguments(rank: int, world: int) -> list[Any]:
         lambda: gpd.ShardedEmbedding(20, 3 if wrong else 4),
     ]
     found += [refused(run) for run in other]
+    found += [refused(lambda t=t: gpd.embedding(good, t)) for t in other_tables(wrong)]
     mesh = step.module.weight.device_mesh
     x = torch.ones(6, 4)
     sums = [
@@ -96,6 +112,9 @@ def test_wrong_arguments_are_refused_on_every_rank() -> None:
         "element type: expected the same on every rank; rank 0 has torch.float32, rank 1 has "
         "torch.float64",
         "extent 1: expected the same on every rank; rank 0 has 4, rank 1 has 3",
+        "ShardedEmbedding: extent 1: expected the same on every rank; rank 0 has 4, rank 1 has 3",
+        "element type: expected the same on every rank; rank 0 has torch.float32, rank 1 has "
+        "torch.bfloat16",
         "element type: expected the same on every rank; rank 0 has torch.float32, rank 1 has "
         "torch.float64",
         "extent 1: expected the same on every rank; rank 0 has 4, rank 1 has 3",
@@ -122,7 +141,9 @@ def a_rank_goes(rank: int, world: int, how: str, when: str) -> Any:
     def leave() -> None:
         if rank == 1:
             if how == "stops":
-                time.sleep(TIMEOUT + 2)
+                wake = f"sleep {TIMEOUT + 2}; kill -CONT {os.getpid()}"
+                subprocess.Popen(["sh", "-c", wake])
+                os.kill(os.getpid(), signal.SIGSTOP)
             elif how == "dies":
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -145,12 +166,37 @@ def a_rank_goes(rank: int, world: int, how: str, when: str) -> Any:
 def test_a_rank_that_goes_is_noticed(how: str, when: str) -> None:
     found = results(a_rank_goes, WORLD, how, when, timeout=TIMEOUT, seconds=60)
     if how == "dies":
-        assert isinstance(found[1], Lost)
-    for rank in (0, 2):
-        (kind, said), seconds, untouched = found[rank]
+        assert isinstance(found.pop(1), Lost)
+    for (kind, said), seconds, untouched in found:  # of the one that was stopped as well
         assert kind == "RankLost"
-        assert f"rank {rank} of 3: another rank did not take part" in said
+        assert re.search("rank [012] of 3: another rank did not take part", said)
         assert "nothing was written" in said
         assert untouched
         # Not a question of speed: the group's timeout is what ends the waiting.
         assert seconds < 60
+
+
+def another_way(rank: int, world: int, dies: bool) -> Any:
+    """Rank 1 dies before gradients are clipped, or clips them while others look rows up."""
+    step = Step()
+    step.module(torch.arange(6)).sum().backward()
+    gradient = step.module.weight.grad.to_local()
+    before = gradient.clone()
+    if dies and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if dies or rank == 1:
+        kind, said = refused(lambda: gpd.clip_grad_norm_(step.module.parameters(), 0.1))
+    else:
+        kind, said = refused(lambda: step(torch.arange(6)))
+    weight = step.module.weight.to_local()
+    return kind, said, same_bits(gradient, before) and same_bits(weight, step.before)
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_clipping_alone(dies: bool) -> None:
+    found = results(another_way, WORLD, dies, timeout=TIMEOUT, seconds=60)
+    if dies:
+        assert isinstance(found.pop(1), Lost)
+    for kind, said, untouched in found:
+        assert kind == "RankLost" and "another rank did not take part" in said
+        assert untouched

@@ -121,6 +121,25 @@ def reduction_case(kind: str, in_order: bool) -> Case:
     )
 
 
+def weighted_case(kind: str, in_order: bool) -> Case:
+    """With weights of their own gradient."""
+    import gradplan.jax as gpj
+
+    ids = np.array([0, 2, 1, 2, 5, 2])
+    ids = np.sort(ids) if in_order else ids
+    name = f"segment_weighted_{kind}"
+    plain = getattr(gp, name if in_order else f"unsorted_{name}")
+    backward = getattr(gp, f"{name}_backward")
+    saved: Callable[[Any], tuple[Any, ...]] = (lambda y: (y,)) if kind == "mean" else lambda y: ()
+    return Case(
+        f"{name}{'-sorted' if in_order else ''}",
+        lambda x, w: getattr(gpj, name)(x, w, ids, 3, in_order),
+        lambda x, w: plain(x, w, ids, 3, bounds="skip"),
+        lambda g, x, w, y: list(backward(g, x, w, *saved(y), ids, bounds="skip")),
+        ((6, 5), (6,)),
+    )
+
+
 def all_cases() -> list[Case]:
     """Every function, small."""
 
@@ -143,6 +162,7 @@ def all_cases() -> list[Case]:
     return [
         *cases,
         *(reduction_case(kind, in_order) for kind in REDUCTIONS for in_order in (False, True)),
+        *(weighted_case(kind, in_order) for kind in ("sum", "mean") for in_order in (False, True)),
         Case(
             "embedding",
             lambda w: gpj.embedding(w, INDICES, 1),

@@ -129,10 +129,10 @@ def field_choices(op: Op, function: Function) -> dict[str, Sequence[Any]]:
             choices[info.name] = TABLE_ROWS
         elif isinstance(field, IndexInto):
             choices[info.name] = ["none", "first", "last"]
-        elif field.series:
-            choices[info.name] = WEIGHTS
         elif field.variants({}):
             choices[info.name] = field.variants({})
+        elif field.series:
+            choices[info.name] = WEIGHTS
     return choices
 
 

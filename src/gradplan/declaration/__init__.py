@@ -16,6 +16,7 @@ from gradplan.declaration.fields import (
     PackedRows,
     Rows,
     Shape,
+    WordInTurn,
 )
 from gradplan.declaration.functions import Figure, Function, Like, Module, Peer
 from gradplan.declaration.op import (
@@ -76,6 +77,7 @@ __all__ = [
     "Tensor",
     "TensorAxis",
     "Values",
+    "WordInTurn",
     "after",
     "along",
     "before",

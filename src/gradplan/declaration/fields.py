@@ -158,6 +158,14 @@ class Word(Field):
         return value.value
 
 
+class WordInTurn(Word):
+    """One of a few words, each of which canonical problems take in turn, whatever else varies."""
+
+    def __init__(self, kind: type[_Word]) -> None:
+        super().__init__(kind)
+        self.series = list(kind)
+
+
 class BoundsField(Word):
     """What happens to indices out of range. Functions raise unless they are asked to skip."""
 

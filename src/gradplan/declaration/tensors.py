@@ -180,6 +180,8 @@ class Tensor:
     """Only where this holds."""
     called: str = ""
     """Its name in the function layer."""
+    last: bool = False
+    """Whether it stands behind the options there."""
 
     def __post_init__(self) -> None:
         if self.index:

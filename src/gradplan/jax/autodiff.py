@@ -216,12 +216,40 @@ def _backward_jvp(primals: Any, tangents: Any, *, problem: Problem) -> Any:
 
 
 def _backward_transpose(cotangents: Any, *args: Any, problem: Problem) -> Any:
-    count = len(problem.cotangents)
-    pushed = _push(problem, cotangents, args[count:])
+    count, fields = len(problem.cotangents), problem.gradient_fields
+    tensors = backward.inputs(problem)
+    asked = [ad.is_undefined_primal(x) for x in args]
+    # It is linear in what is not known here: where that is 0 gradients are the same.
+    values = [
+        _zeros(t, fields) if unknown else x
+        for t, unknown, x in zip(tensors, asked, args, strict=True)
+    ]
+    pushed = _push(problem, cotangents, values[count:])
+    grads = _named(problem.cotangents, pushed)
+    if any(asked[count:]):
+        grads.update(_pull_saved(problem, cotangents, values, pushed))
     return [
-        _as(t, problem.gradient_fields, g) if ad.is_undefined_primal(x) else None
-        for t, g, x in zip(problem.cotangents, pushed, args[:count], strict=True)
-    ] + [None] * (len(args) - count)
+        _as(t, fields, grads[t.name]) if unknown else None
+        for t, unknown in zip(tensors, asked, strict=True)
+    ]
+
+
+def _pull_saved(
+    problem: Problem, cotangents: Any, values: Sequence[Any], pushed: Sequence[Any]
+) -> dict[str, Any]:
+    """The gradients of what the backward has saved, for a rule in which it stands alone."""
+    assert problem.rule is not None
+    given = {
+        t.name: _wide(problem, t, _dense(g))
+        for t, g in zip(problem.moving, cotangents, strict=True)
+    }
+    moved = {t.name: _wide(problem, t, x) for t, x in zip(problem.moved, pushed, strict=True)}
+    return problem.rule.pull_saved(
+        _XP,
+        _values(problem, backward.inputs(problem), values),
+        given,
+        moved if len(moved) > 1 else next(iter(moved.values())),
+    )
 
 
 def register() -> None:

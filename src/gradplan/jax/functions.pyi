@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
 
 OFFERS: Offers
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "scatter_reduce",
     "segment_log_softmax",
     "segment_logsumexp",
     "segment_max",
@@ -33,6 +34,8 @@ __all__ = [
     "segment_prod",
     "segment_softmax",
     "segment_sum",
+    "segment_weighted_mean",
+    "segment_weighted_sum",
     "sparsemax",
     "take_along_axis",
 ]
@@ -411,6 +414,42 @@ def cummin_with_indices(
         the running extreme; positions along the axis, counted from its beginning
     """
 
+def scatter_reduce(
+    operand: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    axis: SupportsIndex = -1,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"] = "sum",
+    *,
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Reductions by index, as in JAX; what has an index out of range is dropped.
+
+    `reduce` is "sum", "mean", "prod", "amax" or "amin".
+    Of equal extremes all get the same share of the gradient; `ties` may say which one.
+
+    Replaces `operand.at[indices].max(updates)`.
+
+    Args:
+        operand: what the reductions start from
+        indices: positions along the axis, int32 or int64
+        updates: the values
+        axis: the axis that indices are along
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the reductions
+
+    >>> indices, updates = jnp.array([1, 0, -2]), jnp.float32([1, 2, 5])
+    >>> scatter_reduce(jnp.zeros(3), indices, updates, reduce="amax")
+    Array([2., 5., 0.], dtype=float32)
+    """
+
 def segment_sum(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -664,6 +703,78 @@ def segment_log_softmax(
 
     >>> segment_log_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
     Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_weighted_sum(
+    data: ArrayLike,
+    weights: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Weighted sums of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    Of each row times its weight; an empty segment is 0.
+
+    `weights` [N] are of the type of the rows, and have gradients as well.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
+
+    Replaces `jax.ops.segment_sum of x * weights[:, None]`; ids that are said to be sorted and
+    are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_weighted_sum` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = jnp.float32([1, 2, 6]), jnp.float32([3, 1, 2])
+    >>> segment_weighted_sum(x, weights, jnp.array([0, 0, 2]), 3)
+    Array([ 5.,  0., 12.], dtype=float32)
+    """
+
+def segment_weighted_mean(
+    data: ArrayLike,
+    weights: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+) -> Array:
+    """Weighted means of the rows with the same id; ids out of range are dropped, as in JAX.
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    `weights` [N] are of the type of the rows, and have gradients as well.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
+
+    Replaces `jax.ops.segment_sum of x * weights[:, None]`; ids that are said to be sorted and
+    are not raise.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_weighted_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = jnp.float32([1, 2, 6]), jnp.float32([3, 1, 2])
+    >>> segment_weighted_mean(x, weights, jnp.array([0, 0, 2]), 3)
+    Array([1.25, 0.  , 6.  ], dtype=float32)
     """
 
 def sparsemax(operand: ArrayLike, axis: SupportsIndex = -1) -> Array:

@@ -130,26 +130,26 @@ def _gradient(name: str) -> Gradient:
 # What others call them -----------------------------------------------------------------------
 
 
-def _others(shape: Any, index: Any, dim: int) -> tuple[tuple[int, int], ...]:
+def others(shape: Any, index: Any, dim: int) -> tuple[tuple[int, int], ...]:
     """The axes along which a tensor is longer than the indices, and by how much it is too long."""
     return tuple(
         (d, index.shape[d]) for d in range(index.ndim) if d != dim and shape[d] != index.shape[d]
     )
 
 
-def _cut(x: Any, index: Any, dim: int) -> Any:
+def cut(x: Any, index: Any, dim: int) -> Any:
     """As much of x as has indices, apart from the axis."""
-    for d, n in _others(x.shape, index, dim):
+    for d, n in others(x.shape, index, dim):
         x = x.narrow(d, 0, n)
     return x
 
 
-def _line(x: Any) -> Any:
+def line(x: Any) -> Any:
     """PyTorch takes a scalar for a line of one."""
     return x.reshape(1) if x.ndim == 0 else x
 
 
-def _axis(name: str, dim: Any, rank: int) -> int:
+def axis_of(name: str, dim: Any, rank: int) -> int:
     from gradplan.declaration.fields import integer
     from gradplan.vocabulary import IndexOutOfRange, InvalidProblem
 
@@ -163,7 +163,7 @@ def _axis(name: str, dim: Any, rank: int) -> int:
     return axis % rank
 
 
-def _check_smaller(name: str, tensors: Any, index: Any, dim: int | None) -> None:
+def check_smaller(name: str, tensors: Any, index: Any, dim: int | None) -> None:
     """Raises for indices that reach beyond a tensor where they must not."""
     from gradplan.vocabulary import InvalidProblem
 
@@ -179,25 +179,25 @@ def _check_smaller(name: str, tensors: Any, index: Any, dim: int | None) -> None
 
 
 def _torch_gather(torch: Any, gather: Any, input: Any, dim: Any, index: Any, bounds: str) -> Any:
-    axis = _axis("gather", dim, input.ndim)
-    x, ids = _line(input), _line(index)
-    _check_smaller("gather", [("input", x)], ids, axis)
+    axis = axis_of("gather", dim, input.ndim)
+    x, ids = line(input), line(index)
+    check_smaller("gather", [("input", x)], ids, axis)
     if not input.is_floating_point():
         return torch.gather(input, dim, index)
-    picked = gather(x=_cut(x, ids, axis), indices=ids, axis=axis, bounds=bounds)
+    picked = gather(x=cut(x, ids, axis), indices=ids, axis=axis, bounds=bounds)
     return picked.reshape(index.shape)
 
 
 def _torch_scatter_add(
     torch: Any, scatter: Any, input: Any, dim: Any, index: Any, src: Any, bounds: str
 ) -> Any:
-    axis = _axis("scatter_add", dim, input.ndim)
-    start, ids, values = (_line(x) for x in (input, index, src))
-    _check_smaller("scatter_add", [("input", start)], ids, axis)
-    _check_smaller("scatter_add", [("src", values)], ids, None)
+    axis = axis_of("scatter_add", dim, input.ndim)
+    start, ids, values = (line(x) for x in (input, index, src))
+    check_smaller("scatter_add", [("input", start)], ids, axis)
+    check_smaller("scatter_add", [("src", values)], ids, None)
     if not input.is_floating_point():
         return torch.scatter_add(input, dim, index, src)
-    values = _cut(values, ids, -1)
+    values = cut(values, ids, -1)
     sums = scatter(x=values, indices=ids, size=start.shape[axis], axis=axis, bounds=bounds)
     return _plus(torch, start, sums, ids, axis).reshape(input.shape)
 
@@ -215,21 +215,21 @@ def _plus(torch: Any, start: Any, sums: Any, index: Any, dim: int) -> Any:
 def _torch_index_select(
     torch: Any, select: Any, input: Any, dim: Any, index: Any, bounds: str
 ) -> Any:
-    axis = _axis("index_select", dim, input.ndim)
+    axis = axis_of("index_select", dim, input.ndim)
     if not input.is_floating_point():
         return torch.index_select(input, dim, index)
-    ids = _line(index)
-    picked = select(x=_line(input), indices=ids, axis=axis, bounds=bounds)
+    ids = line(index)
+    picked = select(x=line(input), indices=ids, axis=axis, bounds=bounds)
     return picked.reshape(()) if input.ndim == 0 else picked
 
 
 def _torch_index_add(
     torch: Any, add: Any, input: Any, dim: Any, index: Any, source: Any, alpha: Any, bounds: str
 ) -> Any:
-    axis = _axis("index_add", dim, input.ndim)
+    axis = axis_of("index_add", dim, input.ndim)
     if not input.is_floating_point():
         return torch.index_add(input, dim, index, source, alpha=alpha)
-    start, values, ids = (_line(x) for x in (input, source, index))
+    start, values, ids = (line(x) for x in (input, source, index))
     sums = add(x=values, indices=ids, size=start.shape[axis], axis=axis, bounds=bounds)
     if start.shape != sums.shape:
         from gradplan.vocabulary import InvalidProblem
@@ -242,7 +242,7 @@ def _torch_index_add(
     return total.reshape(input.shape)
 
 
-def _from_start(jnp: Any, indices: Any, size: int) -> Any:
+def from_start(jnp: Any, indices: Any, size: int) -> Any:
     """Indices that may count from the end, as JAX's do."""
     indices = jnp.asarray(indices)
     return jnp.where(indices < 0, indices + indices.dtype.type(size), indices)
@@ -251,7 +251,7 @@ def _from_start(jnp: Any, indices: Any, size: int) -> Any:
 def _jax_take(jax: Any, gather: Any, arr: Any, indices: Any, axis: int, bounds: str) -> Any:
     jnp = jax.numpy
     arr, indices = jnp.asarray(arr), jnp.asarray(indices)
-    axis = _axis("take_along_axis", axis, arr.ndim)
+    axis = axis_of("take_along_axis", axis, arr.ndim)
     size = arr.shape[axis]
     common = list(
         jnp.broadcast_shapes(
@@ -262,7 +262,7 @@ def _jax_take(jax: Any, gather: Any, arr: Any, indices: Any, axis: int, bounds: 
     whole, picked = ([*common[:axis], n, *common[axis + 1 :]] for n in (size, indices.shape[axis]))
     return gather(
         x=jnp.broadcast_to(arr, whole),
-        indices=_from_start(jnp, jnp.broadcast_to(indices, picked), size),
+        indices=from_start(jnp, jnp.broadcast_to(indices, picked), size),
         axis=axis,
         bounds=bounds,
     )
@@ -273,8 +273,8 @@ def _jax_scatter(
 ) -> Any:
     jnp = jax.numpy
     operand = jnp.asarray(operand)
-    size = operand.shape[_axis("scatter_add", axis, operand.ndim)]
-    ids = _from_start(jnp, indices, size)
+    size = operand.shape[axis_of("scatter_add", axis, operand.ndim)]
+    ids = from_start(jnp, indices, size)
     return operand + scatter(x=updates, indices=ids, size=size, axis=axis, bounds=bounds)
 
 

@@ -11,7 +11,7 @@ from .operations import operation
 from .segment import sums
 
 
-def _checked(indices: Array, size: int, bounds: str) -> Array:
+def checked(indices: Array, size: int, bounds: str) -> Array:
     """A mask of the indices inside [0, size); bounds="raise" refuses the first one outside."""
     inside = (indices >= 0) & (indices < size)
     if Bounds.parse(bounds) is Bounds.RAISE and not inside.all():
@@ -23,15 +23,15 @@ def _checked(indices: Array, size: int, bounds: str) -> Array:
     return inside
 
 
-def _lines(x: Array, axis: int) -> Array:
+def lines_of(x: Array, axis: int) -> Array:
     """The lines along an axis as a `[lines, n]` array of the same elements."""
     moved = np.moveaxis(np.atleast_1d(x), axis, -1)
     count = int(np.prod(moved.shape[:-1], dtype=np.int64))
     return np.ascontiguousarray(moved).reshape(count, moved.shape[-1])
 
 
-def _back(lines: Array, shape: tuple[int, ...], axis: int) -> Array:
-    """The inverse of `_lines`: an array of that shape."""
+def back(lines: Array, shape: tuple[int, ...], axis: int) -> Array:
+    """The inverse of `lines_of`: an array of that shape."""
     moved = [n for d, n in enumerate(shape) if d != axis]
     whole = lines.reshape(*moved, lines.shape[1])
     return np.moveaxis(whole, -1, axis).reshape(shape)
@@ -46,24 +46,24 @@ def _everywhere(indices: Array, shape: tuple[int, ...], axis: int) -> Array:
 
 def pick(x: Array, indices: Array, axis: int, bounds: str) -> Array:
     size = np.atleast_1d(x).shape[axis]
-    inside = _lines(_checked(indices, size, bounds), axis)
-    table, ids = _lines(x, axis), _lines(indices, axis)
+    inside = lines_of(checked(indices, size, bounds), axis)
+    table, ids = lines_of(x, axis), lines_of(indices, axis)
     out = np.zeros(ids.shape, x.dtype)
     line, at = np.nonzero(inside)
     out[line, at] = table[line, ids[line, at]]
-    return _back(out, indices.shape or (), axis) if indices.ndim else out.reshape(())
+    return back(out, indices.shape or (), axis) if indices.ndim else out.reshape(())
 
 
 def add(x: Array, indices: Array, size: int, axis: int, bounds: str) -> Array:
-    inside = _lines(_checked(indices, size, bounds), axis)
-    values, ids = _lines(x, axis), _lines(indices, axis)
+    inside = lines_of(checked(indices, size, bounds), axis)
+    values, ids = lines_of(x, axis), lines_of(indices, axis)
     count = len(values)
     # Every line is a range of segments of its own.
     first = np.arange(count)[:, None] * size
     total, _ = sums(values.reshape(-1), (ids + first).reshape(-1), inside.reshape(-1), count * size)
     shape = list(x.shape) or [1]
     shape[axis] = size
-    return _back(store(total, x.dtype).reshape(count, size), tuple(shape), axis)
+    return back(store(total, x.dtype).reshape(count, size), tuple(shape), axis)
 
 
 @operation
@@ -105,7 +105,7 @@ def gather_backward(
 
 
 def _select(x: Array, indices: Array, axis: int, bounds: str) -> Array:
-    _checked(indices, x.shape[axis], bounds)
+    checked(indices, x.shape[axis], bounds)
     shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1 :])
     return pick(x, _everywhere(indices, shape, axis), axis, "skip")
 
@@ -129,7 +129,7 @@ def index_add_backward(
 
 
 def _add_slices(x: Array, indices: Array, size: int, axis: int, bounds: str) -> Array:
-    _checked(indices, size, bounds)
+    checked(indices, size, bounds)
     lines = np.atleast_1d(x)
     return add(lines, _everywhere(indices, lines.shape, axis), size, axis, "skip")
 

@@ -50,21 +50,21 @@ def reduced(members: Members, x: Array, kind: str, fill: float | None) -> Array:
     return result
 
 
-def _matches(x: Array, extreme: Array) -> Array:
+def matching(x: Array, extreme: Array) -> Array:
     """Where a member is the extreme of its segment, NaN included."""
     same: Array = (x == extreme) | (np.isnan(x) & np.isnan(extreme))
     return same
 
 
-def _chosen(members: Members, matches: Array, ties: SegmentTies) -> Array:
+def chosen(members: Members, matches: Array, ties: SegmentTies) -> Array:
     """Of the matches of a segment the first or the last."""
     place = members.rank.reshape(-1, *[1] * (matches.ndim - 1)) + np.zeros(matches.shape, np.int64)
     if ties is SegmentTies.LAST:
         best = members.reduce(np.where(matches, place, -1), np.maximum, -1)
     else:
         best = members.reduce(np.where(matches, place, members.rows), np.minimum, members.rows)
-    chosen: Array = matches & (place == members.spread(best))
-    return chosen
+    found: Array = matches & (place == members.spread(best))
+    return found
 
 
 def pulled(
@@ -82,11 +82,11 @@ def pulled(
     own = members.spread(y)
     if kind is SegmentKind.LOGSUMEXP:
         return np.where(x == -np.inf, 0.0, g * exp(difference(x, own)))
-    matches = _matches(x, own)
+    matches = matching(x, own)
     if SegmentTies.parse(ties) is SegmentTies.SHARE:
         number = members.reduce(matches.astype(x.dtype), np.add, 0.0)
         return np.where(matches, g / members.spread(number), 0.0)
-    return np.where(_chosen(members, matches, SegmentTies.parse(ties)), g, 0.0)
+    return np.where(chosen(members, matches, SegmentTies.parse(ties)), g, 0.0)
 
 
 @operation

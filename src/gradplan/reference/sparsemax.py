@@ -66,11 +66,11 @@ def _exact_sums(q: Array) -> Array:
 def _sparsemax_backward_rows(dy: Array, y: Array) -> Array:
     support = y > 0
     k = np.maximum(support.sum(axis=1), 1).astype(dy.dtype)
-    mean = _row_sums(np.where(support, dy, -0.0)) / k
+    mean = row_sums(np.where(support, dy, -0.0)) / k
     return np.where(support, dy - mean[:, None], 0.0)
 
 
-def _row_sums(rows: Array) -> Array:
+def row_sums(rows: Array) -> Array:
     """16 serial lanes, then a halving tree; -0.0 is the number that adds nothing."""
     count, n = rows.shape
     padded = np.full((count, -(-n // LANES) * LANES), -0.0, rows.dtype)

@@ -178,7 +178,7 @@ class Layout:
         self._resized = {
             axes.size: (i, self._at[axes.field])
             for i, t in enumerate(operator.tensors)
-            if isinstance(axes := t.axes[0], Replaced) and axes.size in wanted
+            if isinstance(axes := t.axes[0], Replaced) and axes.size in wanted and not t.optional
         }
 
     def saved_options(self, arguments: Sequence[Any]) -> tuple[Any, ...]:

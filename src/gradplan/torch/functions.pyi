@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overl
 import torch
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, SegmentTies
+from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies
 
 OFFERS: Offers
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "linear_scan",
     "logcumsumexp",
     "scatter_add",
+    "scatter_reduce",
     "segment_log_softmax",
     "segment_logsumexp",
     "segment_max",
@@ -28,6 +29,8 @@ __all__ = [
     "segment_prod",
     "segment_softmax",
     "segment_sum",
+    "segment_weighted_mean",
+    "segment_weighted_sum",
     "sparsemax",
 ]
 
@@ -391,6 +394,46 @@ def logcumsumexp(
     tensor([ -inf, 1000., 1000.])
     """
 
+def scatter_reduce(
+    input: torch.Tensor,
+    dim: SupportsIndex,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    reduce: ScatterKind | Literal["sum", "mean", "prod", "amax", "amin"],
+    *,
+    include_self: bool = True,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Reductions of `input` and the elements of `src` where `index` says.
+
+    `reduce` is "sum", "mean", "prod", "amax" or "amin". With include_self=False `input`
+    stands only where `index` does not point to.
+    Of equal extremes all get the same share of the gradient; `ties` may say which one.
+
+    Replaces `torch.scatter_reduce`.
+
+    Args:
+        input: what the reductions start from
+        dim: the axis that indices are along
+        index: positions along the axis, int32 or int64
+        src: the values
+        reduce: the reduction
+        include_self: whether `initial` counts where there are members as well
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        bounds: skip indices outside of [0, size), or raise
+
+    Returns:
+        the reductions
+
+    >>> start, index = torch.zeros(3), torch.tensor([1, 0, 1])
+    >>> src = torch.tensor([1.0, 2.0, 5.0])
+    >>> scatter_reduce(start, 0, index, src, "amax", include_self=False)
+    tensor([2., 5., 0.])
+    >>> scatter_reduce(start, 0, index, src, "mean")
+    tensor([1., 2., 0.])
+    """
+
 def segment_sum(
     x: torch.Tensor,
     segment_ids: torch.Tensor,
@@ -644,6 +687,76 @@ def segment_log_softmax(
 
     >>> segment_log_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
     tensor([-0.6931, -0.6931,  0.0000])
+    """
+
+def segment_weighted_sum(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Weighted sums of the rows with the same id: [num_segments, ...].
+
+    Of each row times its weight; an empty segment is 0.
+
+    `weights` [N] are of the type of x, and have gradients as well. `sorted` promises
+    that the ids do not descend, which is faster. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is left out.
+
+    Replaces `index_add of x * weights[:, None]`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_weighted_sum` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0, 1.0, 2.0])
+    >>> segment_weighted_sum(x, weights, torch.tensor([0, 0, 2]), 3)
+    tensor([ 5.,  0., 12.])
+    """
+
+def segment_weighted_mean(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    segment_ids: torch.Tensor,
+    num_segments: SupportsIndex,
+    sorted: bool = False,
+    *,
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+) -> torch.Tensor:
+    """Weighted means of the rows with the same id: [num_segments, ...].
+
+    The sum of weight times row, divided by the sum of the weights; 0 where that is 0.
+
+    `weights` [N] are of the type of x, and have gradients as well. `sorted` promises
+    that the ids do not descend, which is faster. An id outside of [0, num_segments)
+    raises; with `bounds="skip"` its row is left out.
+
+    Replaces `index_add of x * weights[:, None]`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        weights: the weight of each row [num_inputs]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        sorted: as `gradplan.segment_weighted_mean` does it
+        bounds: skip ids outside of [0, num_segments), or raise
+
+    Returns:
+        the sum or mean of each segment
+
+    >>> x, weights = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3.0, 1.0, 2.0])
+    >>> segment_weighted_mean(x, weights, torch.tensor([0, 0, 2]), 3)
+    tensor([1.2500, 0.0000, 6.0000])
     """
 
 def sparsemax(x: torch.Tensor, dim: SupportsIndex = -1) -> torch.Tensor:

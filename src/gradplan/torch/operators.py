@@ -19,8 +19,8 @@ from gradplan import functional
 from gradplan.binding import bind_axes, unpacked_shape
 from gradplan.declaration import OPS, Kind, Like, Op, Tensor, for_every_op
 from gradplan.functions import prepare
-from gradplan.offers import own_parameters
-from gradplan.signatures import Signature
+from gradplan.offers import gradient_parameters, own_parameters
+from gradplan.signatures import Parameter, Signature
 from gradplan.tensors import check_one_device
 from gradplan.torch import private
 from gradplan.torch.fast_path import Recorder, Ways, make_fast_path, make_launch, make_ways
@@ -45,7 +45,7 @@ class Operator:
         self.outputs = signature.outputs
         self.ignores = frozenset(ignores)
         # PyTorch's operators write new tensors: what they hold before is nothing to add to.
-        self.options = own_parameters(signature)
+        self.options = [*own_parameters(signature), *self._of_gradient()]
         self.first = self.tensors.index(signature.first)
         """The position of the tensor whose element type is the problem's."""
         self.recorded = [t for t in self.outputs if t.differentiable]
@@ -56,6 +56,13 @@ class Operator:
         """The inputs that may need gradients."""
         self.library = torch.library.Library(NAMESPACE, "FRAGMENT")
         self.overload = self._define()
+
+    def _of_gradient(self) -> list[Parameter]:
+        """The options of its gradient alone, which a call has to say beforehand."""
+        if self.op.gradient_name not in OPS:
+            return []
+        options = gradient_parameters(self.signature)
+        return [p for p in options if p.name not in self.conventions]
 
     @functools.cached_property
     def arguments(self) -> list[str]:

@@ -14,6 +14,7 @@ that nobody wrote is poison, so that what the contract wants canonical has to be
 | `memory.py` | global and shared memory |
 | `floats.py`, `integers.py`, `choices.py`, `moves.py`, `warps.py` | the instructions by group |
 | `machine.py` | programs, threads, branches and barriers: a launch |
+| `counts.py` | what launches have done: operations that round, bytes, instructions |
 | `audit.py` | what must not stand in the PTX at all |
 | `run.py` | a `Program` of the engine on NumPy arrays |
 """

@@ -59,11 +59,12 @@ def audit(ptx: str | bytes) -> list[str]:
 
 def rounding_operations(ptx: str | bytes) -> Counter[str]:
     """How often each operation that rounds is written: "add", "sub", "mul", "div"."""
-    names = (_rounds(i) for i in _module(ptx).code)
+    names = (rounds(i) for i in _module(ptx).code)
     return Counter(name for name in names if name)
 
 
-def _rounds(instruction: Instruction) -> str | None:
+def rounds(instruction: Instruction) -> str | None:
+    """Its name if it rounds."""
     known = ("add", "sub", "mul", "div")
     return instruction.name if instruction.name in known and ".rn." in instruction.opcode else None
 

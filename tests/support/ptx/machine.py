@@ -99,6 +99,10 @@ class Kernel:
         """Instructions executed, a group of threads counted once."""
         self.thread_steps = 0
         """Instructions executed by all threads."""
+        self.reached = np.zeros(len(self.actions), np.int64)
+        """By instruction: how many threads came to it,"""
+        self.executed = np.zeros(len(self.actions), np.int64)
+        """and how many executed it, its guard being true."""
 
     def _decode(self, instruction: Instruction) -> Action:
         try:
@@ -184,7 +188,9 @@ class Kernel:
             while at < until:
                 action = actions[at]
                 self.steps += 1
+                self.reached[at] += count
                 if action.kind == "step":
+                    chosen = count
                     if action.guard is None:
                         action.step(lanes)  # type: ignore[misc]
                     else:
@@ -196,6 +202,7 @@ class Kernel:
                             lanes.choose(index[taken])
                             action.step(lanes)  # type: ignore[misc]
                             lanes.choose(own)
+                    self.executed[at] += chosen
                     at += 1
                 elif action.kind == "barrier":
                     return at, None

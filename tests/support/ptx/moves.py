@@ -77,6 +77,14 @@ def _space(instruction: Instruction) -> tuple[str, int, str]:
     return space.removesuffix("::cta"), count, kind
 
 
+def bytes_of(instruction: Instruction) -> int:
+    """What a load or a store moves from or to global memory, for one thread; else 0."""
+    if instruction.name not in ("ld", "st"):
+        return 0
+    space, count, kind = _space(instruction)
+    return count * dtype_of(kind).itemsize if space == "global" else 0
+
+
 def load(decoder: Decoder, instruction: Instruction) -> Step:
     """ld: of a parameter, of global or of shared memory."""
     space, count, kind = _space(instruction)

@@ -29,7 +29,8 @@ _counting: list[Traffic] = []
 def count_traffic() -> Iterator[Traffic]:
     """Counts what this rank sends to others in functions of this package.
 
-    Messages are those of a direct exchange: one to every other rank for each collective.
+    Messages are those of a direct exchange: one to every other rank for each collective, and two
+    for an all-reduce.
     """
     traffic = Traffic()
     _counting.append(traffic)
@@ -89,7 +90,8 @@ class Ranks:
         """In place; only for operations that have no order: sums of integers, extremes."""
         if self.size > 1:
             self._call(lambda y, group: dist.all_reduce(y, operation, group=group), x)
-            self._count(2 * x.numel() * x.element_size() * (self.size - 1) // self.size, 2)
+            others = self.size - 1
+            self._count(2 * x.numel() * x.element_size() * others // self.size, 2 * others)
         return x
 
     def exchange(
