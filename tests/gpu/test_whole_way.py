@@ -34,6 +34,11 @@ NOT_YET = {
     "segment_softmax",
     "unsorted_segment_softmax",
     "segment_softmax_backward",
+    "segment_weighted",
+    "unsorted_segment_weighted",
+    "segment_weighted_backward",
+    "scatter_reduce",
+    "scatter_reduce_backward",
 }
 on_gpus = pytest.mark.parametrize(
     "op", [op for op in OPS.values() if op.name not in NOT_YET], ids=case_id
