@@ -26,7 +26,8 @@ DOCUMENTED := $(VENV)/documented
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
 WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py pictures.py)
-KERNEL_WRITERS := $(addprefix tools/,kernels.py gpu_table.py gpu_model.py)
+KERNEL_MODEL := tools/gpu_model.py
+KERNEL_WRITERS := tools/kernels.py tools/gpu_table.py $(KERNEL_MODEL)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 .DEFAULT_GOAL := help
@@ -109,9 +110,12 @@ format: $(TESTABLE) ## apply the style
 stubs: $(INSTALLED) ## write type stubs, and tables and pictures of the documents, from the declarations
 	@for tool in $(WRITERS); do $(BIN)/python $$tool || exit; done
 
-# From the sources and into them: what is installed may be older.
+# From the sources and into them: what is installed may be older. The model runs engines, which only
+# what is installed has.
 kernels: $(INSTALLED) $(TESTABLE) ## compile the GPU kernels that have changed, and assemble them
-	@for tool in $(KERNEL_WRITERS); do PYTHONPATH=src $(BIN)/python $$tool || exit; done
+	@for tool in $(filter-out $(KERNEL_MODEL),$(KERNEL_WRITERS)); do \
+		PYTHONPATH=src $(BIN)/python $$tool || exit; done
+	@$(MAKE) --no-print-directory $(INSTALLED) && $(BIN)/python $(KERNEL_MODEL)
 
 # Material's makers announce another program on every run; this one is looked after until 2027.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs

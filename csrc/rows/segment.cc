@@ -4,6 +4,7 @@
 #include "rows/row_gather.h"
 #include "rows/segment_reduction.h"
 #include "rows/segment_runs.h"
+#include "rows/segments.h"
 
 namespace gradplan::rows {
 namespace {
@@ -195,22 +196,6 @@ void run_reduction(const BoundReduction& b, const Operand* operands, char* works
   }
 }
 
-BoundKernel bind_sum(const Problem& problem, bool sorted) {
-  return bind_segment_reduction(problem, {.values = problem.at("input"),
-                                          .ids = problem.at("segment_ids"),
-                                          .results = problem.at("output"),
-                                          .rule = index_rule(problem, "segment_ids", "output"),
-                                          .reducers = row_sums(),
-                                          .sorted = sorted});
-}
-
-BoundKernel bind_backward(const Problem& problem) {
-  return bind_row_gather(problem, {.table = problem.at("d_output"),
-                                   .ids = problem.at("segment_ids"),
-                                   .rows = problem.at("d_input"),
-                                   .rule = index_rule(problem, "segment_ids", "d_output")});
-}
-
 }  // namespace
 
 BoundKernel bind_segment_reduction(const Problem& problem, SegmentReduction op) {
@@ -224,23 +209,39 @@ BoundKernel bind_segment_reduction(const Problem& problem, SegmentReduction op) 
           workspace_size};
 }
 
+BoundKernel bind_segment_sum(const Problem& problem, bool sorted) {
+  return bind_segment_reduction(problem, {.values = problem.at("input"),
+                                          .ids = problem.at("segment_ids"),
+                                          .results = problem.at("output"),
+                                          .rule = index_rule(problem, "segment_ids", "output"),
+                                          .reducers = row_sums(),
+                                          .sorted = sorted});
+}
+
+BoundKernel bind_segment_sum_backward(const Problem& problem) {
+  return bind_row_gather(problem, {.table = problem.at("d_output"),
+                                   .ids = problem.at("segment_ids"),
+                                   .rows = problem.at("d_input"),
+                                   .rule = index_rule(problem, "segment_ids", "d_output")});
+}
+
 namespace {
 
 const Registration sorted({.name = "segment_sum",
                            .tensors = {"input", "segment_ids", "output"},
                            .attributes = {{"bounds", kBounds}},
                            .elements = kFloats,
-                           .bind = [](const Problem& p) { return bind_sum(p, true); }});
+                           .bind = [](const Problem& p) { return bind_segment_sum(p, true); }});
 const Registration unsorted({.name = "unsorted_segment_sum",
                              .tensors = {"input", "segment_ids", "output"},
                              .attributes = {{"bounds", kBounds}},
                              .elements = kFloats,
-                             .bind = [](const Problem& p) { return bind_sum(p, false); }});
+                             .bind = [](const Problem& p) { return bind_segment_sum(p, false); }});
 const Registration backward({.name = "segment_sum_backward",
                              .tensors = {"d_output", "segment_ids", "d_input"},
                              .attributes = {{"bounds", kBounds}},
                              .elements = kFloats,
-                             .bind = bind_backward});
+                             .bind = bind_segment_sum_backward});
 
 }  // namespace
 }  // namespace gradplan::rows

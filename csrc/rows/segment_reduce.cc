@@ -1,6 +1,7 @@
 // segment_reduce and unsorted_segment_reduce: means, extremes, products and log-sum-exps.
 #include "rows/member_rules.h"
 #include "rows/segment_reduction.h"
+#include "rows/segments.h"
 
 namespace gradplan::rows {
 namespace {
@@ -13,7 +14,9 @@ RowReducers reducers_of(const std::string& kind, double fill) {
   return kind == "max" ? row_maxima(fill) : row_minima(fill);
 }
 
-BoundKernel bind_forward(const Problem& problem, bool sorted) {
+}  // namespace
+
+BoundKernel bind_segment_reduce(const Problem& problem, bool sorted) {
   const int x = problem.at("input"), y = problem.at("output");
   const IndexRule rule = index_rule(problem, "segment_ids", "output");
   const double fill = problem.real("fill");
@@ -42,17 +45,21 @@ BoundKernel bind_forward(const Problem& problem, bool sorted) {
   });
 }
 
+namespace {
+
 const std::vector<Attribute> kAttributes = {{"kind", kKinds}, {"fill"}, {"bounds", kBounds}};
 const Registration sorted({.name = "segment_reduce",
                            .tensors = {"input", "segment_ids", "output"},
                            .attributes = kAttributes,
                            .elements = kFloats,
-                           .bind = [](const Problem& p) { return bind_forward(p, true); }});
+                           .bind = [](const Problem& p) { return bind_segment_reduce(p, true); }});
 const Registration unsorted({.name = "unsorted_segment_reduce",
                              .tensors = {"input", "segment_ids", "output"},
                              .attributes = kAttributes,
                              .elements = kFloats,
-                             .bind = [](const Problem& p) { return bind_forward(p, false); }});
+                             .bind = [](const Problem& p) {
+                               return bind_segment_reduce(p, false);
+                             }});
 
 }  // namespace
 }  // namespace gradplan::rows

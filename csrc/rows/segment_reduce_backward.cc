@@ -1,5 +1,6 @@
 // The gradients of segment_reduce and unsorted_segment_reduce.
 #include "rows/member_rules.h"
+#include "rows/segments.h"
 
 namespace gradplan::rows {
 namespace {
@@ -15,7 +16,8 @@ BoundKernel bind_rule(const Problem& problem, const Set& set) {
                                .rows = rule.range.rows,
                                .width = rows[1],
                                .element = problem.element(),
-                               .rule = rule};
+                               .rule = rule,
+                               .sorted = problem.has("sorted")};
   return bind_members<R>(members, dx, [=](const Operand* t, auto* tag) {
     R<std::remove_pointer_t<decltype(tag)>> made;
     made.out.t = &t[dx];
@@ -24,7 +26,9 @@ BoundKernel bind_rule(const Problem& problem, const Set& set) {
   });
 }
 
-BoundKernel bind_backward(const Problem& problem) {
+}  // namespace
+
+BoundKernel bind_segment_reduce_backward(const Problem& problem) {
   const std::string& kind = problem.text("kind");
   const int dy = problem.at("d_output"), x = problem.at("input"), y = problem.at("output");
   if (kind == "mean")
@@ -46,13 +50,15 @@ BoundKernel bind_backward(const Problem& problem) {
                          : bind_rule<LastExtreme>(problem, all);
 }
 
+namespace {
+
 const Registration backward({.name = "segment_reduce_backward",
                              .tensors = {"d_output", "input", "output", "segment_ids", "d_input"},
                              .attributes = {{"kind", {"mean", "max", "min", "prod", "logsumexp"}},
                                             {"ties", {"first", "last", "share"}},
                                             {"bounds", kBounds}},
                              .elements = kFloats,
-                             .bind = bind_backward});
+                             .bind = bind_segment_reduce_backward});
 
 }  // namespace
 }  // namespace gradplan::rows

@@ -1,5 +1,6 @@
 // segment_softmax and unsorted_segment_softmax, of both kinds, and their gradient.
 #include "rows/member_rules.h"
+#include "rows/segments.h"
 
 namespace gradplan::rows {
 namespace {
@@ -28,27 +29,32 @@ BoundKernel bind_forward_of(const Problem& problem, bool sorted) {
   });
 }
 
-BoundKernel bind_forward(const Problem& problem, bool sorted) {
+template <template <class> class R>
+BoundKernel bind_backward_of(const Problem& problem) {
+  const int dy = problem.at("d_output"), y = problem.at("output"), dx = problem.at("d_input");
+  return bind_members<R>(members_of(problem, problem.has("sorted")), dx,
+                         [=](const Operand* t, auto* tag) {
+                           R<std::remove_pointer_t<decltype(tag)>> rule;
+                           rule.dy.t = &t[dy];
+                           rule.y.t = &t[y];
+                           rule.out.t = &t[dx];
+                           return rule;
+                         });
+}
+
+}  // namespace
+
+BoundKernel bind_segment_softmax(const Problem& problem, bool sorted) {
   return problem.text("kind") == "softmax" ? bind_forward_of<Softmax>(problem, sorted)
                                            : bind_forward_of<LogSoftmax>(problem, sorted);
 }
 
-template <template <class> class R>
-BoundKernel bind_backward_of(const Problem& problem) {
-  const int dy = problem.at("d_output"), y = problem.at("output"), dx = problem.at("d_input");
-  return bind_members<R>(members_of(problem, false), dx, [=](const Operand* t, auto* tag) {
-    R<std::remove_pointer_t<decltype(tag)>> rule;
-    rule.dy.t = &t[dy];
-    rule.y.t = &t[y];
-    rule.out.t = &t[dx];
-    return rule;
-  });
-}
-
-BoundKernel bind_backward(const Problem& problem) {
+BoundKernel bind_segment_softmax_backward(const Problem& problem) {
   return problem.text("kind") == "softmax" ? bind_backward_of<SoftmaxBackward>(problem)
                                            : bind_backward_of<LogSoftmaxBackward>(problem);
 }
+
+namespace {
 
 const std::vector<Attribute> kAttributes = {
     {"kind", {"softmax", "log_softmax"}}, {"num_segments"}, {"bounds", kBounds}};
@@ -56,17 +62,19 @@ const Registration sorted({.name = "segment_softmax",
                            .tensors = {"input", "segment_ids", "output"},
                            .attributes = kAttributes,
                            .elements = kFloats,
-                           .bind = [](const Problem& p) { return bind_forward(p, true); }});
+                           .bind = [](const Problem& p) { return bind_segment_softmax(p, true); }});
 const Registration unsorted({.name = "unsorted_segment_softmax",
                              .tensors = {"input", "segment_ids", "output"},
                              .attributes = kAttributes,
                              .elements = kFloats,
-                             .bind = [](const Problem& p) { return bind_forward(p, false); }});
+                             .bind = [](const Problem& p) {
+                               return bind_segment_softmax(p, false);
+                             }});
 const Registration backward({.name = "segment_softmax_backward",
                              .tensors = {"d_output", "output", "segment_ids", "d_input"},
                              .attributes = kAttributes,
                              .elements = kFloats,
-                             .bind = bind_backward});
+                             .bind = bind_segment_softmax_backward});
 
 }  // namespace
 }  // namespace gradplan::rows

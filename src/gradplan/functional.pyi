@@ -42,20 +42,36 @@ __all__ = [
     "scatter_reduce_backward",
     "segment_log_softmax",
     "segment_log_softmax_backward",
+    "segment_log_softmax_csr",
+    "segment_log_softmax_csr_backward",
     "segment_logsumexp",
     "segment_logsumexp_backward",
+    "segment_logsumexp_csr",
+    "segment_logsumexp_csr_backward",
     "segment_max",
     "segment_max_backward",
+    "segment_max_csr",
+    "segment_max_csr_backward",
     "segment_mean",
     "segment_mean_backward",
+    "segment_mean_csr",
+    "segment_mean_csr_backward",
     "segment_min",
     "segment_min_backward",
+    "segment_min_csr",
+    "segment_min_csr_backward",
     "segment_prod",
     "segment_prod_backward",
+    "segment_prod_csr",
+    "segment_prod_csr_backward",
     "segment_softmax",
     "segment_softmax_backward",
+    "segment_softmax_csr",
+    "segment_softmax_csr_backward",
     "segment_sum",
     "segment_sum_backward",
+    "segment_sum_csr",
+    "segment_sum_csr_backward",
     "segment_weighted_mean",
     "segment_weighted_mean_backward",
     "segment_weighted_sum",
@@ -1502,6 +1518,353 @@ def segment_log_softmax_backward(
     >>> y, ids = np.float32([0, -np.inf]), np.array([0, 0])
     >>> gp.segment_log_softmax_backward(np.float32([1, 2]), y, ids, 1)
     array([-2.,  2.], dtype=float32)
+    """
+
+def segment_sum_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Sums of the rows between pointers. An empty segment is 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_sum_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([3., 0., 6.], dtype=float32)
+    """
+
+def segment_mean_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Means of the rows between pointers. An empty segment is 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_mean_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def segment_max_csr(
+    x: T,
+    indptr: SupportsDLPack,
+    fill: SupportsFloat | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Maxima of the rows between pointers. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_max_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([  2., -inf,   6.], dtype=float32)
+    """
+
+def segment_min_csr(
+    x: T,
+    indptr: SupportsDLPack,
+    fill: SupportsFloat | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Minima of the rows between pointers. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_min_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([ 1., inf,  6.], dtype=float32)
+    """
+
+def segment_prod_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Products of the rows between pointers. An empty segment is 1.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_prod_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([2., 1., 6.], dtype=float32)
+    """
+
+def segment_logsumexp_csr(
+    x: T,
+    indptr: SupportsDLPack,
+    fill: SupportsFloat | None = None,
+    *,
+    out: T | None = None,
+) -> T:
+    """Log-sum-exps of the rows between pointers. An empty segment is `fill`.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the reduction of each segment
+
+    Segment s has the rows from x[indptr[s]] up to x[indptr[s + 1]].
+
+    >>> gp.segment_logsumexp_csr(np.float32([1, 2, 6]), np.array([0, 2, 2, 3]))
+    array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_sum_csr_backward(
+    d_output: T,
+    indptr: SupportsDLPack,
+    num_inputs: SupportsIndex,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_sum_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        num_inputs: the number of rows
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_sum_csr_backward(dy, np.array([0, 2, 3]), 3)
+    array([2., 2., 3.], dtype=float32)
+    """
+
+def segment_mean_csr_backward(
+    d_output: T,
+    indptr: SupportsDLPack,
+    num_inputs: SupportsIndex,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_mean_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        num_inputs: the number of rows
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_mean_csr_backward(dy, np.array([0, 2, 3]), 3)
+    array([1., 1., 3.], dtype=float32)
+    """
+
+def segment_max_csr_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indptr: SupportsDLPack,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_max_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_max_csr_backward(dy, x, np.float32([2, 6]), np.array([0, 2, 3]))
+    array([0., 2., 3.], dtype=float32)
+    """
+
+def segment_min_csr_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indptr: SupportsDLPack,
+    ties: SegmentTies | Literal["first", "last", "share"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_min_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        ties: which of several equal extremes receives the gradient, or all of them a share
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_min_csr_backward(dy, x, np.float32([1, 6]), np.array([0, 2, 3]))
+    array([2., 0., 3.], dtype=float32)
+    """
+
+def segment_prod_csr_backward(
+    d_output: T,
+    x: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_prod_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_prod_csr_backward(dy, x, np.array([0, 2, 3]))
+    array([4., 2., 3.], dtype=float32)
+    """
+
+def segment_logsumexp_csr_backward(
+    d_output: T,
+    x: T,
+    output: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_logsumexp_csr`.
+
+    Args:
+        d_output: the gradient of each segment [num_segments, ...]
+        x: the rows [num_inputs, ...]
+        output: the forward's result [num_segments, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> x, dy = np.float32([1, 2, 6]), np.float32([2, 3])
+    >>> gp.segment_logsumexp_csr_backward(dy, x, np.float32([1, 2]), np.array([0, 1, 2]))
+    array([2., 3., 0.], dtype=float32)
+    """
+
+def segment_softmax_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Softmax over the rows between pointers. Rows in no segment are 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    >>> gp.segment_softmax_csr(np.float32([1, 1, 6]), np.array([0, 2, 3]))
+    array([0.5, 0.5, 1. ], dtype=float32)
+    """
+
+def segment_log_softmax_csr(x: T, indptr: SupportsDLPack, *, out: T | None = None) -> T:
+    """Logarithm of the softmax over the rows between pointers. Rows in no segment are 0.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the share of each row
+
+    >>> gp.segment_log_softmax_csr(np.float32([1, 1, 6]), np.array([0, 2, 3]))
+    array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_softmax_csr_backward(
+    d_output: T,
+    output: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_softmax_csr`.
+
+    Args:
+        d_output: the gradient of each share [num_inputs, ...]
+        output: the forward's result [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> dy, y, indptr = np.float32([1, 0]), np.float32([0.5, 0.5]), np.array([0, 2])
+    >>> gp.segment_softmax_csr_backward(dy, y, indptr)
+    array([ 0.25, -0.25], dtype=float32)
+    """
+
+def segment_log_softmax_csr_backward(
+    d_output: T,
+    output: T,
+    indptr: SupportsDLPack,
+    *,
+    out: T | None = None,
+) -> T:
+    """Gradient of `segment_log_softmax_csr`.
+
+    Args:
+        d_output: the gradient of each share [num_inputs, ...]
+        output: the forward's result [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of each row
+
+    >>> dy, y, indptr = np.float32([1, 0]), np.float32([0, -np.inf]), np.array([0, 2])
+    >>> gp.segment_log_softmax_csr_backward(dy, y, indptr)
+    array([0., 0.], dtype=float32)
     """
 
 def unsorted_segment_weighted_sum(

@@ -8,6 +8,7 @@ from gradplan.plan import Plan
 from gradplan.vocabulary import (
     BinaryKind,
     Bounds,
+    CsrKind,
     DType,
     ElementKind,
     ExtremeKind,
@@ -62,6 +63,14 @@ __all__ = [
     "ScatterReduceBackwardPlan",
     "ScatterReduceDescriptor",
     "ScatterReducePlan",
+    "SegmentCsrBackwardDescriptor",
+    "SegmentCsrBackwardPlan",
+    "SegmentCsrDescriptor",
+    "SegmentCsrPlan",
+    "SegmentCsrSoftmaxBackwardDescriptor",
+    "SegmentCsrSoftmaxBackwardPlan",
+    "SegmentCsrSoftmaxDescriptor",
+    "SegmentCsrSoftmaxPlan",
     "SegmentReduceBackwardDescriptor",
     "SegmentReduceBackwardPlan",
     "SegmentReduceDescriptor",
@@ -1427,6 +1436,192 @@ class SegmentSoftmaxBackwardPlan(Plan[SegmentSoftmaxBackwardDescriptor]):
         d_output: T,
         output: T,
         segment_ids: SupportsDLPack,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentCsrDescriptor(Descriptor):
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    kind: CsrKind
+    fill: float
+    def __init__(
+        self,
+        *,
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        kind: CsrKind | Literal["sum", "mean", "max", "min", "prod", "logsumexp"],
+        fill: SupportsFloat | None = None,
+    ) -> None: ...
+
+class SegmentCsrPlan(Plan[SegmentCsrDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentCsrDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentCsrPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        indptr: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        indptr: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentCsrBackwardDescriptor(Descriptor):
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    kind: CsrKind
+    ties: SegmentTies
+    def __init__(
+        self,
+        *,
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        kind: CsrKind | Literal["sum", "mean", "max", "min", "prod", "logsumexp"],
+        ties: SegmentTies | Literal["first", "last", "share"] = ...,
+    ) -> None: ...
+
+class SegmentCsrBackwardPlan(Plan[SegmentCsrBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentCsrBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentCsrBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indptr: SupportsDLPack,
+        input: T | None = None,
+        output: T | None = None,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        indptr: SupportsDLPack,
+        input: T | None = None,
+        output: T | None = None,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentCsrSoftmaxDescriptor(Descriptor):
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    kind: SoftmaxKind
+    def __init__(
+        self,
+        *,
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
+    ) -> None: ...
+
+class SegmentCsrSoftmaxPlan(Plan[SegmentCsrSoftmaxDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentCsrSoftmaxDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentCsrSoftmaxPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        indptr: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        indptr: SupportsDLPack,
+        output: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class SegmentCsrSoftmaxBackwardDescriptor(Descriptor):
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    kind: SoftmaxKind
+    def __init__(
+        self,
+        *,
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        kind: SoftmaxKind | Literal["softmax", "log_softmax"],
+    ) -> None: ...
+
+class SegmentCsrSoftmaxBackwardPlan(Plan[SegmentCsrSoftmaxBackwardDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentCsrSoftmaxBackwardDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentCsrSoftmaxBackwardPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        output: T,
+        indptr: SupportsDLPack,
+        d_input: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        d_output: T,
+        output: T,
+        indptr: SupportsDLPack,
         d_input: T | None = None,
         workspace: Any = None,
         stream: Any = None,

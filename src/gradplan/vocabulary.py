@@ -295,6 +295,17 @@ class SegmentKind(_Word):
     LOGSUMEXP = "logsumexp"
 
 
+class CsrKind(_Word):
+    """How the rows between two pointers become one."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+    PROD = "prod"
+    LOGSUMEXP = "logsumexp"
+
+
 class WeightedKind(_Word):
     """How the rows of a segment become one, each with its weight."""
 

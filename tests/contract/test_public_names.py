@@ -23,9 +23,10 @@ from gradplan.signatures import run_tensors
 
 MODULES = {
     "gradplan": ["jax", "reference", "torch"],
-    "gradplan.torch": ["distributed"],
+    "gradplan.torch": ["distributed", "scatter"],
     "gradplan.torch.distributed": [],
     "gradplan.torch.nn": [],
+    "gradplan.torch.scatter": [],
     "gradplan.jax": [],
     "gradplan.reference": [],
 }

@@ -111,7 +111,7 @@ def test_more_than_32_bits_of_elements() -> None:
 def test_a_wrong_kernel_is_noticed(old: str, new: str, tmp_path: Path) -> None:
     from gradplan.engines.cuda.kernels import binary
 
-    wrong = mutated(binary, {old: new}, tmp_path / "binary.py")
+    wrong = mutated(binary, {old: new}, tmp_path)
     kind, shape = ElementKind.F32, (2048,)
     desc = _lerp(kind, shape, 0.7)
     a, b = (

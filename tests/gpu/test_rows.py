@@ -357,12 +357,17 @@ def _checks_are_right(binaries: Any) -> bool:
     ("family", "old", "new", "right"),
     [
         (
-            "segment",
+            "members",
             "SLOT = tl.constexpr(BLOCK)",
             "SLOT = tl.constexpr(2 * BLOCK)",
             _sums_are_right,
         ),
-        ("segment", "c.shape[0]], -0.0, dtype", "c.shape[0]], 0.0, dtype", _sums_are_right),
+        (
+            "members",
+            "tl.uint16 else -0.0",
+            "tl.uint16 else 0.0",
+            _sums_are_right,
+        ),
         ("segment", "mask=live & some)\n    else", "mask=live)\n    else", None),
         (
             "radix",
@@ -384,9 +389,11 @@ def _checks_are_right(binaries: Any) -> bool:
 def test_a_wrong_kernel_is_noticed(
     family: str, old: str, new: str, right: Callable[[Any], bool] | None, tmp_path: Path
 ) -> None:
-    from gradplan.engines.cuda.kernels import embedding, indices, radix, segment
+    from gradplan.engines.cuda.kernels import embedding, indices, members, radix, segment
 
     modules = {"segment": segment, "radix": radix, "embedding": embedding, "indices": indices}
+    modules["members"] = segment
     right = right or _sums_are_right
     assert right(None)
-    assert not right(mutated(modules[family], {old: new}, tmp_path / f"{family}.py"))
+    within = members if family == "members" else None
+    assert not right(mutated(modules[family], {old: new}, tmp_path, within))

@@ -165,4 +165,4 @@ def test_a_wrong_kernel_is_noticed(old: str, new: str, tmp_path: Path) -> None:
     from gradplan.engines.cuda.kernels import sparsemax
 
     assert _is_right(None)
-    assert not _is_right(mutated(sparsemax, {old: new}, tmp_path / "sparsemax.py"))
+    assert not _is_right(mutated(sparsemax, {old: new}, tmp_path))

@@ -28,12 +28,6 @@ from gradplan.plan import Plan, plan_class
 
 DEVICE = "cuda:0"
 NOT_YET = {
-    "segment_reduce",
-    "unsorted_segment_reduce",
-    "segment_reduce_backward",
-    "segment_softmax",
-    "unsorted_segment_softmax",
-    "segment_softmax_backward",
     "segment_weighted",
     "unsorted_segment_weighted",
     "segment_weighted_backward",

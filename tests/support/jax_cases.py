@@ -140,6 +140,28 @@ def weighted_case(kind: str, in_order: bool) -> Case:
     )
 
 
+def csr_case(kind: str) -> Case:
+    """By pointers, which leave a row in front and one behind out."""
+    import gradplan.jax as gpj
+
+    indptr = np.array([1, 2, 4, 5])
+    name = f"segment_{kind}_csr"
+    plain, backward = getattr(gp, name), getattr(gp, f"{name}_backward")
+    gradients: dict[str, Callable[[Any, Any, Any], Any]] = {
+        "sum": lambda g, x, y: backward(g, indptr, len(x)),
+        "max": lambda g, x, y: backward(g, x, y, indptr, ties="share"),
+        "prod": lambda g, x, y: backward(g, x, indptr),
+        "softmax": lambda g, x, y: backward(g, y, indptr),
+    }
+    return Case(
+        name,
+        lambda x: getattr(gpj, name)(x, indptr),
+        lambda x: plain(x, indptr),
+        lambda g, x, y: [gradients[kind](g, x, y)],
+        ((6, 5),),
+    )
+
+
 def all_cases() -> list[Case]:
     """Every function, small."""
 
@@ -163,6 +185,7 @@ def all_cases() -> list[Case]:
         *cases,
         *(reduction_case(kind, in_order) for kind in REDUCTIONS for in_order in (False, True)),
         *(weighted_case(kind, in_order) for kind in ("sum", "mean") for in_order in (False, True)),
+        *map(csr_case, ("sum", "max", "prod", "softmax")),
         Case(
             "embedding",
             lambda w: gpj.embedding(w, INDICES, 1),

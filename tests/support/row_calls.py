@@ -16,14 +16,13 @@ from layouts import INPUT_LAYOUTS, LAYOUTS, Array, Placed, words
 from ptx.run import kernels, layout_of, run_program
 
 from gradplan.declaration import OPS, Descriptor
+from gradplan.engines.cuda import families
 from gradplan.engines.cuda.archive import Binary
-from gradplan.engines.cuda.launches import binary, embedding, segment, sparsemax
 from gradplan.engines.cuda.launches.errors import WORDS
 from gradplan.engines.cuda.program import Launch, Program
 from gradplan.reference import FUNCTIONS
 
-PROGRAMS = binary.PROGRAMS | embedding.PROGRAMS | segment.PROGRAMS | sparsemax.PROGRAMS
-WORKSPACE = binary.WORKSPACE | embedding.WORKSPACE | segment.WORKSPACE | sparsemax.WORKSPACE
+PROGRAMS, WORKSPACE = families()
 RUN: set[str] = set()
 """Keys of the kernels that this process has run."""
 
@@ -89,24 +88,46 @@ def far_apart(rows: int, columns: int, dtype: Any, stride: int) -> Array:
     )
 
 
-def mutated(module: ModuleType, changes: Mapping[str, str], place: Path) -> Mapping[str, Binary]:
-    """Kernels of a family after each text has been replaced in its source, where it is once."""
+def mutated(
+    module: ModuleType, changes: Mapping[str, str], folder: Path, within: ModuleType | None = None
+) -> Mapping[str, Binary]:
+    """Kernels of a family after each text has been replaced in its source, where it is once; or in
+    that of another module, which the family takes functions from."""
     from gradplan.engines.cuda.kernels.compiler import compile
 
-    source = Path(str(module.__file__)).read_text()
+    changed = within or module
+    source = Path(str(changed.__file__)).read_text()
     for old, new in changes.items():
-        assert source.count(old) == 1, f"{source.count(old)} times in {module.__name__}: {old}"
+        assert source.count(old) == 1, f"{source.count(old)} times in {changed.__name__}: {old}"
         source = source.replace(old, new)
-    place.write_text(source)
-    spec = importlib.util.spec_from_file_location(f"{module.__name__}_mutated", place)
-    assert spec is not None and spec.loader is not None
-    wrong = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = wrong
+    if within is None:
+        return _Mutated(_loaded(module, source, folder).KERNELS, compile)
+    name = within.__name__.rpartition(".")[2]
+    other = _loaded(within, source, folder)
+    sys.modules[other.__name__] = other
     try:
-        spec.loader.exec_module(wrong)
+        text = Path(str(module.__file__)).read_text()
+        assert text.count(f"from .{name} import") == 1
+        text = text.replace(f"from .{name} import", f"from .{name}_mutated import")
+        return _Mutated(_loaded(module, text, folder).KERNELS, compile)
     finally:
-        del sys.modules[spec.name]
-    return _Mutated(wrong.KERNELS, compile)
+        del sys.modules[other.__name__]
+
+
+def _loaded(module: ModuleType, source: str, folder: Path) -> Any:
+    """A module of another text than this one has."""
+    name = f"{module.__name__}_mutated"
+    place = folder / f"{name}.py"
+    place.write_text(source)
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    try:
+        spec.loader.exec_module(made)
+    finally:
+        del sys.modules[name]
+    return made
 
 
 class _Mutated(dict[str, Binary]):

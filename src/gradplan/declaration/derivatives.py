@@ -62,6 +62,10 @@ class Namespace(Protocol):
     def rows(self, x: Array, positions: Array) -> Array:
         """`x[positions]`."""
 
+    def segment_ids(self, indptr: Array, rows: int) -> Array:
+        """For each of so many rows the segment whose pointers it is between; for rows before the
+        first and behind the last pointer no segment's id."""
+
     def take_along(self, x: Array, positions: Array, axis: int) -> Array:
         """`x[..., positions[..., i], ...]` along an axis."""
 

@@ -27,13 +27,21 @@ __all__ = [
     "scatter_add",
     "scatter_reduce",
     "segment_log_softmax",
+    "segment_log_softmax_csr",
     "segment_logsumexp",
+    "segment_logsumexp_csr",
     "segment_max",
+    "segment_max_csr",
     "segment_mean",
+    "segment_mean_csr",
     "segment_min",
+    "segment_min_csr",
     "segment_prod",
+    "segment_prod_csr",
     "segment_softmax",
+    "segment_softmax_csr",
     "segment_sum",
+    "segment_sum_csr",
     "segment_weighted_mean",
     "segment_weighted_sum",
     "sparsemax",
@@ -702,6 +710,164 @@ def segment_log_softmax(
         the share of each row
 
     >>> segment_log_softmax(jnp.float32([1, 1, 6]), jnp.array([0, 0, 2]), 3)
+    Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
+    """
+
+def segment_sum_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Sums of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_sum_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([3., 0., 6.], dtype=float32)
+    """
+
+def segment_mean_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Means of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_mean_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([1.5, 0. , 6. ], dtype=float32)
+    """
+
+def segment_max_csr(
+    x: ArrayLike,
+    indptr: ArrayLike,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Maxima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_max_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([  2., -inf,   6.], dtype=float32)
+    """
+
+def segment_min_csr(
+    x: ArrayLike,
+    indptr: ArrayLike,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> Array:
+    """Minima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_min_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([ 1., inf,  6.], dtype=float32)
+    """
+
+def segment_prod_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Products of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 1. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_prod_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([2., 1., 6.], dtype=float32)
+    """
+
+def segment_logsumexp_csr(
+    x: ArrayLike,
+    indptr: ArrayLike,
+    *,
+    fill: SupportsFloat | None = None,
+) -> Array:
+    """Log-sum-exps of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_logsumexp_csr(jnp.float32([1, 2, 6]), jnp.array([0, 2, 2, 3]))
+    Array([2.3132617,      -inf, 6.       ], dtype=float32)
+    """
+
+def segment_softmax_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_softmax_csr(jnp.float32([1, 1, 6]), jnp.array([0, 2, 3]))
+    Array([0.5, 0.5, 1. ], dtype=float32)
+    """
+
+def segment_log_softmax_csr(x: ArrayLike, indptr: ArrayLike) -> Array:
+    """Logarithm of the softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_log_softmax_csr(jnp.float32([1, 1, 6]), jnp.array([0, 2, 3]))
     Array([-0.6931472, -0.6931472,  0.       ], dtype=float32)
     """
 

@@ -82,5 +82,9 @@ class JaxNamespace:
     def rows(self, x: Array, positions: Array) -> Array:
         return jnp.asarray(x)[positions]  # indices may be NumPy's, which take no tracer
 
+    def segment_ids(self, indptr: Array, rows: int) -> Array:
+        indptr = jnp.asarray(indptr)
+        return jnp.searchsorted(indptr, jnp.arange(rows, dtype=indptr.dtype), side="right") - 1
+
     def take_along(self, x: Array, positions: Array, axis: int) -> Array:
         return jnp.take_along_axis(x, positions, axis)

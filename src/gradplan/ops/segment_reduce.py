@@ -173,7 +173,7 @@ class _LogSumExp(_Weighted):
         return t["input"] * xp.call(self.backward, **v) + from_output
 
 
-_RULES: dict[SegmentKind, Callable[[str], Rule]] = {
+RULES: dict[SegmentKind, Callable[[str], Rule]] = {
     SegmentKind.MAX: _Weighted,
     SegmentKind.MIN: _Weighted,
     SegmentKind.PROD: _Product,
@@ -306,7 +306,7 @@ def _keywords(kind: SegmentKind, bounds: str, ties: str) -> str:
 def _function(kind: SegmentKind, in_order: bool, figures: tuple[Figure, ...]) -> Function:
     """A reduction; the bridges offer the one for any order, which chooses the other."""
     name, what = f"segment_{kind}", _WHAT[kind]
-    rule = _RULES.get(kind)
+    rule = RULES.get(kind)
     empty = _ON_EMPTY.get(kind, "An empty segment is `fill`.")
     torch, jax = None, None
     if not in_order:

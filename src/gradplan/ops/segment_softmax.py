@@ -99,7 +99,7 @@ class _LogSoftmax(Rule):
         return self._change(xp, v, t["output"])
 
 
-_RULES = {SoftmaxKind.SOFTMAX: _Softmax, SoftmaxKind.LOG_SOFTMAX: _LogSoftmax}
+RULES = {SoftmaxKind.SOFTMAX: _Softmax, SoftmaxKind.LOG_SOFTMAX: _LogSoftmax}
 
 
 def _torch_peer(kind: SoftmaxKind) -> Peer:
@@ -190,7 +190,7 @@ def _function(kind: SoftmaxKind, in_order: bool, figures: tuple[Figure, ...]) ->
             array([{plain}], dtype=float32)
             """,
         fixed={"kind": kind},
-        rule=_RULES[kind](),
+        rule=RULES[kind](),
         torch=torch,
         jax=jax,
         peers=(_torch_peer(kind), _jax_peer(kind, in_order)),

@@ -7,8 +7,9 @@
 >>> x.grad
 tensor([3., 2., 1.])
 
-Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules, and
-`gradplan.torch.distributed`, imported by itself, what several processes compute together.
+Functions have PyTorch's argument order; `gradplan.torch.nn` has the modules. What has to be
+imported by itself: `gradplan.torch.distributed`, what several processes compute together, and
+`gradplan.torch.scatter`, torch_scatter's functions.
 docs/guides/migrating.md says what to replace with what.
 """
 
@@ -42,6 +43,8 @@ _common().gradplan_share_openmp()  # PyTorch's threads serve while they are awak
 __all__ = ["nn", "release_memory"]
 
 if not TYPE_CHECKING:  # which would take every name for one of the module's
-    __getattr__, __dir__ = public(__name__, __all__, functions, submodules=["distributed"])
+    __getattr__, __dir__ = public(
+        __name__, __all__, functions, submodules=["distributed", "scatter"]
+    )
 
 __all__ += functions.__all__

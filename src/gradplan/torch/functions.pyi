@@ -22,13 +22,21 @@ __all__ = [
     "scatter_add",
     "scatter_reduce",
     "segment_log_softmax",
+    "segment_log_softmax_csr",
     "segment_logsumexp",
+    "segment_logsumexp_csr",
     "segment_max",
+    "segment_max_csr",
     "segment_mean",
+    "segment_mean_csr",
     "segment_min",
+    "segment_min_csr",
     "segment_prod",
+    "segment_prod_csr",
     "segment_softmax",
+    "segment_softmax_csr",
     "segment_sum",
+    "segment_sum_csr",
     "segment_weighted_mean",
     "segment_weighted_sum",
     "sparsemax",
@@ -686,6 +694,164 @@ def segment_log_softmax(
         the share of each row
 
     >>> segment_log_softmax(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 0, 2]), 3)
+    tensor([-0.6931, -0.6931,  0.0000])
+    """
+
+def segment_sum_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Sums of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_sum_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([3., 0., 6.])
+    """
+
+def segment_mean_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Means of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_mean_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([1.5000, 0.0000, 6.0000])
+    """
+
+def segment_max_csr(
+    x: torch.Tensor,
+    indptr: torch.Tensor,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> torch.Tensor:
+    """Maxima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_max_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([2., -inf, 6.])
+    """
+
+def segment_min_csr(
+    x: torch.Tensor,
+    indptr: torch.Tensor,
+    *,
+    fill: SupportsFloat | None = None,
+    ties: SegmentTies | Literal["first", "last", "share"] = "share",
+) -> torch.Tensor:
+    """Minima of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Of equal extremes all get the same share of the gradient; `ties="first"` or
+    `"last"` gives it to one.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+        ties: which of several equal extremes receives the gradient, or all of them a share
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_min_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([1., inf, 6.])
+    """
+
+def segment_prod_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Products of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is 1. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_prod_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([2., 1., 6.])
+    """
+
+def segment_logsumexp_csr(
+    x: torch.Tensor,
+    indptr: torch.Tensor,
+    *,
+    fill: SupportsFloat | None = None,
+) -> torch.Tensor:
+    """Log-sum-exps of the rows between pointers: from x[indptr[s]] up to x[indptr[s + 1]].
+
+    An empty segment is `fill`. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+        fill: what an empty segment is; by default the reduction of nothing, -inf or inf
+
+    Returns:
+        the reduction of each segment
+
+    >>> segment_logsumexp_csr(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([0, 2, 2, 3]))
+    tensor([2.3133,   -inf, 6.0000])
+    """
+
+def segment_softmax_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_softmax_csr(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 2, 3]))
+    tensor([0.5000, 0.5000, 1.0000])
+    """
+
+def segment_log_softmax_csr(x: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """Logarithm of the softmax over the rows between pointers.
+
+    A row of -inf has no share, also in a segment of nothing else. Rows in no segment
+    are 0. Pointers that descend or point beyond x raise.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        indptr: where each segment begins, and the end [num_segments + 1], int32 or int64
+
+    Returns:
+        the share of each row
+
+    >>> segment_log_softmax_csr(torch.tensor([1.0, 1.0, 6.0]), torch.tensor([0, 2, 3]))
     tensor([-0.6931, -0.6931,  0.0000])
     """
 

@@ -68,6 +68,10 @@ class TorchNamespace:
     def rows(self, x: Tensor, positions: Tensor) -> Tensor:
         return x[positions]
 
+    def segment_ids(self, indptr: Tensor, rows: int) -> Tensor:
+        places = torch.arange(rows, dtype=indptr.dtype, device=indptr.device)
+        return torch.searchsorted(indptr.contiguous(), places, right=True) - 1
+
     def take_along(self, x: Tensor, positions: Tensor, axis: int) -> Tensor:
         return x.clone() if x.ndim == 0 else x.gather(axis, positions)
 

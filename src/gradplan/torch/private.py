@@ -113,6 +113,11 @@ def plain_apply_allowed() -> Context:
     return cast(Context, _allow_function() if _is_transforming() else contextlib.nullcontext())
 
 
+def is_transforming() -> bool:
+    """Is this inside of vmap, grad or another transform of torch.func?"""
+    return bool(_is_transforming())
+
+
 def is_forward_mode() -> bool:
     """Is this inside of `forward_ad.dual_level`, or of jvp?"""
     return bool(forward_ad._current_level >= 0)

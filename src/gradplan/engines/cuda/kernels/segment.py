@@ -3,8 +3,7 @@
 The ids are sorted by now (radix.py), or ascend anyway. The first member of each segment is found by
 binary search. Sums of blocks of 256 members are serial, a column to a lane. A segment of up to 256
 members is one block; the blocks of larger ones are summed by programs of their own, and added
-serially by the program of the segment. -0.0 is the number that adds nothing: sums begin with it and
-members that are not there are it, so that the loops need no selects.
+serially by the program of the segment (members.py).
 
 Bytes: each row is read once and each sum written once, which is the least; 8 bytes per id and the
 searches' log2(n) reads per segment (from the cache) come on top. Sums of the blocks of huge
@@ -18,23 +17,12 @@ import triton
 import triton.language as tl
 
 from gradplan.engines.cuda.launches.tiles import STARTS, SUMMED, UNDERWAY, vector_columns
-from gradplan.reference.segment import BLOCK
 from gradplan.vocabulary import FLOATS
 
 from .arithmetic import down, up
 from .kernel import Kernel
+from .members import SLOT, block_count, block_of, serial, with_blocks
 from .types import POINTERS, signature
-
-SLOT = tl.constexpr(BLOCK)  # members that are summed serially
-
-
-@triton.jit
-def minus_zero(p):
-    """-0.0 of the type that `p` points to, as what a masked load leaves there."""
-    if p.dtype.element_ty == tl.uint16:
-        return 0x8000
-    else:
-        return -0.0
 
 
 @triton.jit
@@ -59,30 +47,10 @@ def serial_sums(
     x_ptr, pos_ptr, first, count, c, width, x_row, x_step,
     U: tl.constexpr, ASCENDING: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
-    """For each line the sum of `count` rows from sorted position `first`, U of them underway."""
-    dtype: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
-    total = tl.full([first.shape[0], c.shape[0]], -0.0, dtype)
-    across = (c < width)[None, :]
-    column = (c if UNIT else c * x_step)[None, :]
-    for k in range(0, tl.max(count, 0), U):
-        for u in tl.static_range(0, U):
-            ok = k + u < count
-            if ASCENDING:
-                row = (first + (k + u)).to(tl.int64)
-            else:
-                row = tl.load(pos_ptr + first + (k + u), mask=ok, other=0).to(tl.int64)
-            v = tl.load(
-                x_ptr + (row * x_row)[:, None] + column,
-                mask=ok[:, None] & across,
-                other=minus_zero(x_ptr),
-            )
-            if u == 0:
-                values = (up(v),)
-            else:
-                values = values + (up(v),)
-        for u in tl.static_range(0, U):
-            total = total + values[u]
-    return total
+    return serial(
+        x_ptr, x_ptr, 0.0, pos_ptr, first, count, c[None, :], width, x_row, x_step, 0, 0,
+        ASCENDING, 0, UNIT, U, "itself", "cumsum",
+    )  # fmt: skip
 
 
 @triton.jit
@@ -91,32 +59,14 @@ def huge_blocks(
     ASCENDING: tl.constexpr, UNIT: tl.constexpr,
     S: tl.constexpr, C: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
-    """The sums of the blocks of segments with more than 256 members.
-
-    Blocks of a segment begin 256 apart, so a slot of 256 sorted positions holds the beginning of at
-    most two blocks of huge segments: one of the segment that owns the slot's first position, and
-    the first block of a segment that begins inside of the slot, and then owns its last position. So
-    two rows per slot hold all sums, and nothing needs to be counted or listed first.
-    """
+    """The sums of the blocks of segments with more than 256 members."""
     pid = tl.program_id(0)
     half = (pid // parts).to(tl.int64) * S + tl.arange(0, S)
     c = (pid % parts).to(tl.int64) * C + tl.arange(0, C)
-    exists = (half >> 1) <= (n - 1) // SLOT
-    low = ((half >> 1) * SLOT).to(tl.int32)
-    second = (half & 1) != 0
-    owner = tl.where(second, tl.minimum(low, n - SLOT) + (SLOT - 1), low)
-    s = tl.load(key_ptr + owner, mask=exists, other=-1).to(tl.int64)
-    real = (s >= 0) & (s < segments)
-    begin = tl.load(start_ptr + s, mask=real, other=0)
-    end = tl.load(start_ptr + s + 1, mask=real, other=0)
-    inside = (low - begin) & (SLOT - 1)
-    first = tl.where(second, begin, tl.where(inside == 0, low, low + (SLOT - inside)))
-    mine = real & (end - begin > SLOT) & tl.where(second, begin > low, first - low < SLOT)
-    mine = mine & (first < end) & (first >= begin)
-    count = tl.where(mine, tl.minimum(end - first, SLOT), 0)
+    _, first, count = block_of(half, key_ptr, start_ptr, n, segments)
     total = serial_sums(x_ptr, pos_ptr, first, count, c, width, x_row, x_step, U, ASCENDING, UNIT)
     to = part_ptr + (half * width)[:, None] + c[None, :]
-    tl.store(to, total, mask=mine[:, None] & (c < width)[None, :])
+    tl.store(to, total, mask=(count > 0)[:, None] & (c < width)[None, :])
 
 
 @triton.jit
@@ -135,25 +85,8 @@ def segment_sums(
     members = tl.load(start_ptr + s + 1, mask=s < segments, other=0) - begin
     few = tl.where(members > SLOT, 0, members)
     total = serial_sums(x_ptr, pos_ptr, begin, few, c, width, x_row, x_step, U, ASCENDING, UNIT)
-    blocks = tl.where(members > SLOT, (members - 1) // SLOT + 1, 0)
-    slot = (begin // SLOT).to(tl.int64)
-    between = begin % SLOT != 0  # the segment begins inside of a slot
-    for b in range(0, tl.max(blocks, 0), U):
-        for u in tl.static_range(0, U):
-            # Block 0 is the second of its slot's halves then. Block b begins inside of slot + b,
-            # whose first position belongs to the segment as well.
-            half = (slot + (b + u)) * 2 + (between & (b + u == 0)).to(tl.int64)
-            v = tl.load(
-                part_ptr + (half * width)[:, None] + c[None, :],
-                mask=(b + u < blocks)[:, None] & across,
-                other=-0.0,
-            )
-            if u == 0:
-                values = (v,)
-            else:
-                values = values + (v,)
-        for u in tl.static_range(0, U):
-            total = total + values[u]
+    blocks = block_count(members)
+    total = with_blocks(total, part_ptr, begin, blocks, c[None, :], width, U, "cumsum")
     y = y_ptr + (s * y_row)[:, None] + (c if UNIT else c * y_step)[None, :]
     live = (s < segments)[:, None] & across
     some = (members > 0)[:, None]

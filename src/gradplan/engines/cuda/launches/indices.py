@@ -31,9 +31,12 @@ def bounds_check(name: str, ids: Layout, count: int, arena: Arena) -> list[Launc
 
 
 def ascending_check(
-    name: str, ids: Layout, count: int, arena: Arena, *, bounds: bool
+    name: str, ids: Layout, count: int, arena: Arena, *, bounds: bool, order: bool = True
 ) -> tuple[Pointer, list[Launch]]:
-    """Find the first descent, and with `bounds` the first index outside; returns keys, too."""
+    """Find the first descent, and with `bounds` the first index outside; returns keys, too.
+
+    Without `order` ids may descend, and the keys are all that is wanted of them.
+    """
     (n,), (step,) = ids.shape, ids.strides
     programs = -(-n // CHECKED)
     outside, descent = arena.take(8 * programs), arena.take(8 * programs)
@@ -47,8 +50,9 @@ def ascending_check(
             (programs, 1, 1),
             (Pointer(name), outside, descent, keys, I64(n), I64(step), I64(count)),
         ),
-        _report("descent", kind, name, descent, programs, step),
     ]
+    if order:
+        launches.append(_report("descent", kind, name, descent, programs, step))
     if bounds:
         launches.append(_report("outside", kind, name, outside, programs, step))
     return keys, launches

@@ -99,13 +99,23 @@ def exclusive_scan(counts: Pointer, n: int, arena: Arena) -> Iterator[Launch]:
         yield Launch("scan_serial", (1, 1, 1), (counts, I32(n)))
 
 
-def _is_vector(table: Layout) -> bool:
+def starts_of(keys: Pointer, rows: int, segments: int, arena: Arena) -> tuple[Pointer, Launch]:
+    """Where each segment begins among keys in order, and where the last one ends."""
+    starts = arena.take(4 * (segments + 1))
+    return starts, Launch(
+        "segment_starts",
+        (-(-(segments + 1) // STARTS), 1, 1),
+        (keys, starts, I32(rows), I64(segments), I32(rows.bit_length())),
+    )
+
+
+def is_vector(table: Layout) -> bool:
     """Whether rows are contiguous, and each begins at a multiple of 16 elements."""
-    row, step = _strides(table)
+    row, step = row_strides(table)
     return step == 1 and table.aligned and table.shape[1] % VECTOR == 0 and row % VECTOR == 0
 
 
-def _strides(table: Layout) -> tuple[int, int]:
+def row_strides(table: Layout) -> tuple[int, int]:
     """A single row may have any stride, and then has 0."""
     row, step = table.strides
     return (row if table.shape[0] > 1 else 0), step
@@ -127,22 +137,18 @@ def sums(
     if not segments or not width or (accumulate and not rows):
         return
     kind = element(x.dtype)
-    starts = arena.take(4 * (segments + 1))
-    yield Launch(
-        "segment_starts",
-        (-(-(segments + 1) // STARTS), 1, 1),
-        (keys, starts, I32(rows), I64(segments), I32(rows.bit_length())),
-    )
+    starts, launch = starts_of(keys, rows, segments, arena)
+    yield launch
     form = sum_form(width)
     lines, columns = SUMMED[form]
-    if width >= vector_columns(kind.itemsize) and all(map(_is_vector, (x, y))):
+    if width >= vector_columns(kind.itemsize) and all(map(is_vector, (x, y))):
         form, columns = "vector", vector_columns(kind.itemsize)
     parts = -(-width // columns)
     order = "ascending" if positions is None else "sorted"
     at = keys if positions is None else positions  # not read then
     halves = 2 * -(-rows // BLOCK)
     sizes = (I64(segments), I64(width), I32(parts))
-    strides: list[Argument] = [I64(s) for s in _strides(x)]
+    strides: list[Argument] = [I64(s) for s in row_strides(x)]
     partial = keys  # not read unless a segment is huge
     if rows > BLOCK:
         partial = arena.take(halves * width * kind.compute.itemsize)
@@ -159,6 +165,6 @@ def sums(
             *sizes,
             I32(accumulate),
             *strides,
-            *(I64(s) for s in _strides(y)),
+            *(I64(s) for s in row_strides(y)),
         ),
     )

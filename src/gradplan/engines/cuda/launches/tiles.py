@@ -56,6 +56,51 @@ def sum_form(width: int) -> str:
     return next((f for f in ("narrow", "middle") if width <= SUMMED[f][1]), "wide")
 
 
+LANES = 128
+"""Lines times columns of a program that reduces segments otherwise, each a lane's own."""
+ROW_LANES = 512
+"""The same of a program that goes through rows."""
+MOST_SIDE_BY_SIDE = 32
+"""Columns next to each other there, at the most."""
+VECTOR_LINES = SUMMED["wide"][0]
+"""Segments (or blocks) of a program in the vector form."""
+
+
+def side_by_side(width: int) -> int:
+    """Columns of a program of LANES or ROW_LANES, as a power of 2.
+
+    >>> [side_by_side(n) for n in (1, 2, 3, 32, 1000)]
+    [0, 1, 2, 5, 5]
+    """
+    return (min(width, MOST_SIDE_BY_SIDE) - 1).bit_length()
+
+
+REDUCTIONS = {
+    "sum": ("itself", "cumsum"),
+    "max": ("itself", "cummax"),
+    "min": ("itself", "cummin"),
+    "prod": ("itself", "cumprod"),
+    "weights": ("weight", "cumsum"),
+    "products": ("product", "cumsum"),
+    "matches": ("match", "cumsum"),
+    "places": ("place", "least"),
+}
+"""What counts of a member, and how members are combined; kernels/members.py has both."""
+RESULTS = {"mean": "sum", "logsumexp": "weights"} | {n: n for n in REDUCTIONS if n != "sum"}
+"""What can be asked for of a segment, and the reduction that it takes."""
+TABLES = {"weights", "products", "matches", "places"}
+"""Those that other kernels read: of the compute type or, places, of 32 bits."""
+ROWWISE = {
+    "mean": "*i32",
+    "share": None,
+    "chosen": "*i32",
+    "logsumexp": None,
+    "softmax": None,
+    "log_softmax": None,
+    "softmax_backward": None,
+    "log_softmax_backward": None,
+}
+"""What can be asked for of a row; and what the table holds, if not the compute type."""
 SPARSEMAX = {
     "16": (16, 16, 4),
     "128": (1, 128, 1),
