@@ -25,7 +25,7 @@ AUDITABLE := $(VENV)/auditable
 DOCUMENTED := $(VENV)/documented
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc src -type f -not -name '*.pyc')
-WRITERS := $(addprefix tools/,stubs.py tables.py family_pages.py speed_line.py pictures.py)
+WRITERS := $(addprefix tools/,contract.py stubs.py tables.py family_pages.py speed_line.py pictures.py)
 KERNEL_MODEL := tools/gpu_model.py
 KERNEL_WRITERS := tools/kernels.py tools/gpu_table.py $(KERNEL_MODEL)
 CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.c' -o -name '*.h')

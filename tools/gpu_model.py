@@ -35,9 +35,10 @@ from ptx.run import executable, layout_of  # noqa: E402
 
 from gradplan.bench import data  # noqa: E402
 from gradplan.bench.board import Cell, Problem, board_cells  # noqa: E402
-from gradplan.engines.cuda import _packed, archive, families  # noqa: E402
-from gradplan.engines.cuda.launches import lines  # noqa: E402
+from gradplan.engines.cuda import archive, families, packed  # noqa: E402
+from gradplan.engines.cuda.archive import Binary  # noqa: E402
 from gradplan.engines.cuda.launches.arena import Arena  # noqa: E402
+from gradplan.engines.cuda.launches.choices import choosing, chosen  # noqa: E402
 from gradplan.engines.cuda.launches.errors import WORDS  # noqa: E402
 from gradplan.engines.cuda.launches.sums import exclusive_scan  # noqa: E402
 from gradplan.engines.cuda.program import I64, Launch, Program  # noqa: E402
@@ -96,6 +97,12 @@ def resident_warps(chip: Chip, line: Line, threads: int) -> int:
         MOST_PROGRAMS,
     )
     return min(limits) * warps
+
+
+@functools.cache
+def shipped() -> Mapping[str, Binary]:
+    """Of this checkout: what is installed may have been written before."""
+    return archive.unpack((ROOT / "src/gradplan/engines/cuda" / archive.PATH.name).read_bytes())
 
 
 # A problem and what it takes -----------------------------------------------------------------
@@ -199,18 +206,15 @@ def line_count(problem: Problem) -> int:
 def as_many_lines_as(board: Problem, small: Problem) -> Iterator[None]:
     """What decides by the number of lines decides as it does on the board."""
     ratio = line_count(small) / line_count(board)
-    before = lines.MANY, lines.MANY_ROWS
-    lines.MANY, lines.MANY_ROWS = (max(int(each * ratio), 1) for each in before)
-    try:
+    names = ("scan.many", "scan.many_rows")
+    with choosing({name: max(int(chosen(name) * ratio), 1) for name in names}):
         yield
-    finally:
-        lines.MANY, lines.MANY_ROWS = before
 
 
 def planned(cell: Cell) -> Program:
     """The launches of the board's problem: all tensors are packed, ids have 64 bits."""
     desc = cell.descriptor()
-    layouts = _packed(cell.op, desc)
+    layouts = packed(cell.op, desc)
     for operand in cell.op.operands(desc):
         if len(operand.kinds) > 1:
             wide = ElementKind.I64.dtype_name
@@ -235,7 +239,7 @@ def executed(cell: Cell, part: int) -> Executed:
         layouts = {name: layout_of(array) for name, array in tensors.items()}
         program = families()[0][little.op.name](little.descriptor(), layouts)
     errors = np.zeros(WORDS, np.int64)
-    work = count(program, tensors, archive.load(), errors)
+    work = count(program, tensors, shipped(), errors)
     least = data.bytes_moved(little.op.operands(little.descriptor()), tensors)
     return Executed(work, {key: programs(program, key) for key in work}, little.elements, least)
 
@@ -250,7 +254,7 @@ def scans(part: int) -> Executed:
     n, arena = COUNTS // part, Arena()
     launches = tuple(exclusive_scan(arena.take(4 * n), n, arena))
     program = Program(launches, arena.size)
-    work = count(program, {}, archive.load())
+    work = count(program, {}, shipped())
     return Executed(work, {key: programs(program, key) for key in work}, n, 4 * n)
 
 
@@ -298,7 +302,7 @@ def estimate(cell: Cell, table: Mapping[str, Line]) -> Estimate:
             line = on_a_line((less.elements, before), (more.elements, now), elements)
             return launches * max(line, now * programs(program, key) / more.programs[key])
 
-        binary = archive.load()[key]
+        binary = shipped()[key]
         asking = min(grown("asked") / max(grown("came"), 1), 1)
         return Taken(
             line=table[key],

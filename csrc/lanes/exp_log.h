@@ -1,8 +1,8 @@
 // exp and log of the numerical contract: fixed sequences of +, -, x, /, integer operations and
 // selects, so that one lane, 16 lanes, NumPy and a GPU give the same bits. docs/numerics.md ("The
 // two functions") states the sequences and their measured errors;
-// src/gradplan/reference/elementary.py executes them in NumPy. Compile with -ffp-contract=off.
-//
+// src/gradplan/reference/elementary.py executes them in NumPy, and tools/contract.py writes its
+// constants here. Compile with -ffp-contract=off.
 // Each function comes twice. gp_exp and gp_log are right for every input. gp_exp_low and
 // gp_log_normal leave out what inner loops know cannot happen; where their precondition holds,
 // their bits are those of gp_exp and gp_log.

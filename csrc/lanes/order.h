@@ -1,4 +1,4 @@
-// The lengths that the numerical contract's orders are made of (docs/numerics.md).
+// The lengths of the contract's orders (docs/numerics.md); tools/contract.py writes the numbers.
 #pragma once
 
 #include <cstdint>

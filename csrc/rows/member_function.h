@@ -6,7 +6,7 @@
 //   kBySegment                 results are [S, D]; else [N, D]
 //   kOthers                    a member needs the (one) reduction of the others: State has those of
 //                              earlier and later blocks, in place of the result
-//   kBlockNumber               the one stage finds a block; in a run of one block it is number 0
+//   kBlockNumber               the last stage finds a block; in a run of one block it is number 0
 //   begin(state, at)           what the segment's own tensors say
 //   take<stage>(state, at, n, block) what member n contributes; `block` is the number of its block
 //   combine<stage>(a, b)       of an earlier result and a later one
@@ -260,7 +260,7 @@ class MemberFunctionOf final : public MemberFunction {
 
   template <int k>
   GP_INLINE void stage(State<C>& state, const At& at, const int64_t* position, int count) const {
-    if (R::kBlockNumber && count <= kRowBlock) {
+    if (R::kBlockNumber && k == R::kStages - 1 && count <= kRowBlock) {
       state.result[k] = V(C(0));
       return;
     }

@@ -52,6 +52,7 @@ __all__ = [
     "segment_max_backward",
     "segment_max_csr",
     "segment_max_csr_backward",
+    "segment_max_with_indices",
     "segment_mean",
     "segment_mean_backward",
     "segment_mean_csr",
@@ -60,6 +61,7 @@ __all__ = [
     "segment_min_backward",
     "segment_min_csr",
     "segment_min_csr_backward",
+    "segment_min_with_indices",
     "segment_prod",
     "segment_prod_backward",
     "segment_prod_csr",
@@ -81,8 +83,10 @@ __all__ = [
     "unsorted_segment_log_softmax",
     "unsorted_segment_logsumexp",
     "unsorted_segment_max",
+    "unsorted_segment_max_with_indices",
     "unsorted_segment_mean",
     "unsorted_segment_min",
+    "unsorted_segment_min_with_indices",
     "unsorted_segment_prod",
     "unsorted_segment_softmax",
     "unsorted_segment_sum",
@@ -2039,6 +2043,126 @@ def segment_weighted_mean_backward(
     >>> y = gp.segment_weighted_mean(x, weights, ids, 1)
     >>> gp.segment_weighted_mean_backward(np.float32([16]), x, weights, y, ids)
     (array([12.,  4.], dtype=float32), array([-1.,  3.], dtype=float32))
+    """
+
+def unsorted_segment_max_with_indices(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    ties: Ties | Literal["first", "last"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Maxima of the rows with the same id, and where they are; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the extreme of nothing, -inf or inf
+        ties: which of several equal extremes it is
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (output, indices) of tensors to write instead of a new one
+
+    Returns:
+        the extreme of each segment; the row that it comes from, or the number of rows
+
+    An empty segment is `fill`, and its index is the number of rows.
+
+    >>> gp.unsorted_segment_max_with_indices(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    (array([  2., -inf,   6.], dtype=float32), array([1, 3, 2]))
+    """
+
+def unsorted_segment_min_with_indices(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    ties: Ties | Literal["first", "last"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Minima of the rows with the same id, and where they are; ids in any order.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the extreme of nothing, -inf or inf
+        ties: which of several equal extremes it is
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (output, indices) of tensors to write instead of a new one
+
+    Returns:
+        the extreme of each segment; the row that it comes from, or the number of rows
+
+    An empty segment is `fill`, and its index is the number of rows.
+
+    >>> gp.unsorted_segment_min_with_indices(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    (array([ 1., inf,  6.], dtype=float32), array([0, 3, 2]))
+    """
+
+def segment_max_with_indices(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    ties: Ties | Literal["first", "last"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Maxima of the rows with the same id, and where they are; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the extreme of nothing, -inf or inf
+        ties: which of several equal extremes it is
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (output, indices) of tensors to write instead of a new one
+
+    Returns:
+        the extreme of each segment; the row that it comes from, or the number of rows
+
+    An empty segment is `fill`, and its index is the number of rows.
+
+    >>> gp.segment_max_with_indices(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    (array([  2., -inf,   6.], dtype=float32), array([1, 3, 2]))
+    """
+
+def segment_min_with_indices(
+    x: T,
+    segment_ids: SupportsDLPack,
+    num_segments: SupportsIndex,
+    fill: SupportsFloat | None = None,
+    ties: Ties | Literal["first", "last"] = "first",
+    bounds: Bounds | Literal["skip", "raise"] = "raise",
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """Minima of the rows with the same id, and where they are; ids must be sorted.
+
+    Args:
+        x: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments
+        fill: what an empty segment is; by default the extreme of nothing, -inf or inf
+        ties: which of several equal extremes it is
+        bounds: skip ids outside of [0, num_segments), or raise
+        out: a tuple (output, indices) of tensors to write instead of a new one
+
+    Returns:
+        the extreme of each segment; the row that it comes from, or the number of rows
+
+    An empty segment is `fill`, and its index is the number of rows.
+
+    >>> gp.segment_min_with_indices(np.float32([1, 2, 6]), np.array([0, 0, 2]), 3)
+    (array([ 1., inf,  6.], dtype=float32), array([0, 3, 2]))
     """
 
 def sparsemax(x: T, axis: SupportsIndex = -1, *, out: T | None = None) -> T:

@@ -15,6 +15,7 @@ from gradplan.vocabulary import (
     PlanPreference,
     ScanKind,
     ScatterKind,
+    SegmentExtremeKind,
     SegmentKind,
     SegmentTies,
     SoftmaxKind,
@@ -87,6 +88,8 @@ __all__ = [
     "SegmentWeightedBackwardPlan",
     "SegmentWeightedDescriptor",
     "SegmentWeightedPlan",
+    "SegmentWithIndicesDescriptor",
+    "SegmentWithIndicesPlan",
     "SparsemaxBackwardDescriptor",
     "SparsemaxBackwardPlan",
     "SparsemaxDescriptor",
@@ -99,6 +102,8 @@ __all__ = [
     "UnsortedSegmentSumPlan",
     "UnsortedSegmentWeightedDescriptor",
     "UnsortedSegmentWeightedPlan",
+    "UnsortedSegmentWithIndicesDescriptor",
+    "UnsortedSegmentWithIndicesPlan",
 ]
 
 class BinaryParamDescriptor(Descriptor):
@@ -1773,6 +1778,110 @@ class SegmentWeightedBackwardPlan(Plan[SegmentWeightedBackwardDescriptor]):
         output: T | None = None,
         d_input: T | None = None,
         d_weights: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
+
+class UnsortedSegmentWithIndicesDescriptor(Descriptor):
+    kind: SegmentExtremeKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    fill: float
+    ties: Ties
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SegmentExtremeKind | Literal["max", "min"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        fill: SupportsFloat | None = None,
+        ties: Ties | Literal["first", "last"] = ...,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class UnsortedSegmentWithIndicesPlan(Plan[UnsortedSegmentWithIndicesDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: UnsortedSegmentWithIndicesDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> UnsortedSegmentWithIndicesPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
+
+class SegmentWithIndicesDescriptor(Descriptor):
+    kind: SegmentExtremeKind
+    num_inputs: int
+    embedding_dim: int
+    num_segments: int
+    element: ElementKind
+    fill: float
+    ties: Ties
+    bounds: Bounds
+    def __init__(
+        self,
+        *,
+        kind: SegmentExtremeKind | Literal["max", "min"],
+        num_inputs: SupportsIndex,
+        embedding_dim: SupportsIndex,
+        num_segments: SupportsIndex,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        fill: SupportsFloat | None = None,
+        ties: Ties | Literal["first", "last"] = ...,
+        bounds: Bounds | Literal["skip", "raise"] = ...,
+    ) -> None: ...
+
+class SegmentWithIndicesPlan(Plan[SegmentWithIndicesDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: SegmentWithIndicesDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> SegmentWithIndicesPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        indices: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        input: T,
+        segment_ids: SupportsDLPack,
+        output: T | None = None,
+        indices: T | None = None,
         workspace: Any = None,
         stream: Any = None,
     ) -> tuple[T, T]: ...

@@ -295,6 +295,13 @@ class SegmentKind(_Word):
     LOGSUMEXP = "logsumexp"
 
 
+class SegmentExtremeKind(_Word):
+    """Extremes of the rows of a segment."""
+
+    MAX = "max"
+    MIN = "min"
+
+
 class CsrKind(_Word):
     """How the rows between two pointers become one."""
 

@@ -258,13 +258,19 @@ def only_chooses_constants(op: Op, info: FieldInfo) -> bool:
             for value in info.field.variants({})
         ]
         for other in others:
-            y, z = first.run(**inputs), other.run(**inputs)
-            differ = y != z
-            changes |= bool(differ.any())
+            y, z = _results(first, inputs), _results(other, inputs)
+            differ = [a != b for a, b in zip(y, z, strict=True)]
+            changes |= any(map(np.any, differ))
             for plan, was in ((first, y), (other, z)):
-                if not np.array_equal(plan.run(**moved)[differ], was[differ]):
+                now = _results(plan, moved)
+                if any((a != b)[d].any() for a, b, d in zip(now, was, differ, strict=True)):
                     return False
     return changes
+
+
+def _results(plan: Any, inputs: dict[str, Any]) -> tuple[Any, ...]:
+    made = plan.run(**inputs)
+    return made if isinstance(made, tuple) else (made,)
 
 
 @all_ops

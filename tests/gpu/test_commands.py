@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -13,15 +14,17 @@ import torch
 from standin import StandIn
 from standin.archives import Changed
 
-from gradplan.bench import gpu
-from gradplan.bench.board import Cell, functions, small_problem
+from gradplan.bench import gpu, tune
+from gradplan.bench.board import Cell, Problem, functions, small_problem
 from gradplan.bench.measure import COPY, OURS, QUICK
 from gradplan.certify import golden
 from gradplan.cli import main
 from gradplan.cli.bench import gpu_table
 from gradplan.engines import registered
 from gradplan.engines.cuda import CudaEngine
-from gradplan.vocabulary import ElementKind
+from gradplan.engines.cuda.launches.choices import CHOICES, VARIABLE, as_text, from_text
+from gradplan.plan import plan_class
+from gradplan.vocabulary import ElementKind, Unsupported
 
 
 def test_info(engine: CudaEngine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,16 +101,23 @@ def test_bench_without_a_gpu(
     assert "--engine cuda: no NVIDIA driver found" in capsys.readouterr().err
 
 
+def on_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors of the board are PyTorch's, on the stand-in's device."""
+    from standin.torch_tensors import CudaTensor
+
+    monkeypatch.setattr(
+        gpu.OnDevice, "tensor", lambda self, array: CudaTensor(torch.from_numpy(array.copy()))
+    )
+
+
 @pytest.mark.slow
 def test_bench_measures(
     engine: CudaEngine, driver: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything but the clock and PyTorch's own kernels for GPUs."""
-    from standin.torch_tensors import CudaTensor, streams
+    from standin.torch_tensors import streams
 
-    monkeypatch.setattr(
-        gpu.OnDevice, "tensor", lambda self, array: CudaTensor(torch.from_numpy(array.copy()))
-    )
+    on_stand_in(monkeypatch)
     monkeypatch.setattr(gpu, "_copy", lambda total, like: lambda: None)
     calls = []
 
@@ -126,3 +136,109 @@ def test_bench_measures(
     assert not found.absent and driver.launched
     assert found.ratios[gpu.TORCH] == 1.0 and found.ratios[gpu.DETERMINISTIC] == 0.5
     assert gpu_table([found]).row_count == 1
+
+
+# Tuning
+
+
+def tune_cells() -> list[Cell]:
+    op, function = functions()["cumsum"]
+    problem = Problem("8 x 272", (8, 272))
+    return [Cell(op, function, ElementKind.F32, problem)]
+
+
+@pytest.mark.slow
+def test_tune_measures_every_choice_that_matters(
+    engine: CudaEngine,
+    driver: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """The whole command on the stand-in, with a clock that likes programs of eight rows."""
+    from standin.torch_tensors import streams
+
+    on_stand_in(monkeypatch)
+    monkeypatch.setattr(gpu, "why_not", lambda: None)
+    monkeypatch.setattr(tune, "problems", tune_cells)
+
+    def clock(call: Any, count: int) -> float:
+        driver.launched.clear()
+        call()
+        return float(driver.launched[0].programs)
+
+    measure = functools.partial(tune.measure, clock=clock)
+    monkeypatch.setattr("gradplan.cli.bench.tune.measure", measure)
+    report = tmp_path / "tuned.json"
+    with streams(monkeypatch):
+        options = ["bench", "--engine", "cuda", "--tune", "--quick", "--json", str(report)]
+        assert main(options) == 0
+    shown = capsys.readouterr().out
+    told = json.loads(report.read_text())
+    by_choice = {each["choice"]: each["seconds"] for each in told["tuned"]}
+    assert by_choice["scan.rows"] == {"4": 2.0, "2": 4.0, "8": 1.0}
+    assert told["advice"]["scan.rows"] == 8
+    assert f"export {VARIABLE}={as_text(told['advice'])}" in shown.replace("\n", "")
+    assert from_text(as_text(told["advice"])) == told["advice"]
+    for name in by_choice:
+        assert re.search(rf"{re.escape(name)} +\d", shown), name
+    # Nothing stays: the same problem is planned as by default.
+    assert [each.grid for each in tune.launches(tune_cells()[0], {})] == [(2, 1, 1)]
+
+
+def test_advice_is_given_for_what_is_faster_in_the_mean() -> None:
+    (cell,) = tune_cells()
+    found = [
+        tune.Tuned("scan.rows", cell, {4: 1.0, 2: 0.5, 8: 0.9}),
+        tune.Tuned("scan.rows", cell, {4: 1.0, 2: 4.0, 8: 1.0}),
+        tune.Tuned("scan.vectors", cell, {1: 1.0, 0: 0.99}),
+    ]
+    assert tune.advice(found) == {"scan.rows": 8}
+    mean, best, worst, count = tune.means(found)["scan.rows"][2]
+    assert (best, worst, count) == (0.5, 4.0, 2) and mean == pytest.approx(2**0.5)
+
+
+def test_tune_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    with registered(CudaEngine("/nowhere/libcuda.so.1")):
+        assert main(["bench", "--engine", "cuda", "--tune"]) == 2
+    assert "--engine cuda: no NVIDIA driver found" in capsys.readouterr().err
+    assert main(["bench", "--tune"]) == 2
+    assert "--tune: with --engine cuda" in capsys.readouterr().err
+
+
+def test_every_choice_matters_for_a_problem_that_is_tuned() -> None:
+    cells = (cell for cell in tune.problems() if cell.element is ElementKind.F32)
+    found: set[str] = set()
+    for cell in cells:
+        found |= {*tune.differing(cell)}
+        if found == {*CHOICES}:
+            return
+    raise AssertionError({*CHOICES} - found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("scan.row=8", "expected one of scan.many,"),
+        ("scan.rows=3", "scan.rows: expected 4, 2, 8; got '3'"),
+        ("scan.many=-1", "scan.many: expected a positive number; got '-1'"),
+        ("scan.many", "expected a positive number; got ''"),
+    ],
+)
+def test_choices_that_cannot_be_made(
+    text: str, expected: str, engine: CudaEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cell,) = tune_cells()
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(Unsupported, match=re.escape(expected)):
+        plan_class(cell.op).select(cell.descriptor(), device="cuda:0")
+
+
+def test_choices_are_kept(engine: CudaEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell,) = tune_cells()
+    monkeypatch.setenv(VARIABLE, "scan.rows=8, scan.many=4096")
+    (launch,) = tune.launches(cell, {})
+    assert launch.kernel.endswith("/8") and launch.grid == (1, 1, 1)
+    assert engine.facts["choices"] == {"scan.many": 4096, "scan.rows": 8}
+    monkeypatch.delenv(VARIABLE)
+    assert "choices" not in engine.facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_matrix import all_of, gpu_cases, many_keys, planned, wrong
+from gpu_matrix import all_of, choice_cases, gpu_cases, many_keys, planned, wrong
 from matrix import FUNCTIONS
 from ptx.run import kernels
 from samples import ELEMENTS
@@ -11,6 +11,7 @@ from samples import ELEMENTS
 import gradplan as gp
 from gradplan.declaration import Function, Op
 from gradplan.engines.cuda import families
+from gradplan.engines.cuda.launches.choices import CHOICES
 
 HERE = [(op, function) for op, function in FUNCTIONS if op.name in families()[0]]
 all_functions = pytest.mark.parametrize(
@@ -38,7 +39,17 @@ def test_many_keys_are_sorted() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices_change_launches_and_no_bits(name: str) -> None:
+    cases = [*choice_cases(name, HERE)]
+    assert cases
+    found = [what for case in cases for what in wrong(case)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
 def test_every_kernel_is_executed() -> None:
     cases = [MANY_KEYS, *(case for pair in HERE for case in gpu_cases(*pair))]
+    cases += [case for name in CHOICES for case in choice_cases(name, HERE)]
     launched = {launch.kernel for case in cases for launch in planned(case).launches}
     assert launched == {*kernels()}

@@ -17,12 +17,14 @@ from ptx.run import _bits, executable, kernels, layout_of
 from row_calls import launches_of, same
 
 from gradplan.cases import floats, hashed
-from gradplan.engines.cuda.launches import segment
+from gradplan.engines.cuda.launches import segment, segment_reduce
 from gradplan.engines.cuda.launches.sums import MOST_ROWS
-from gradplan.engines.cuda.launches.tiles import DIGIT, SORTED, STARTS, SUMMED
+from gradplan.engines.cuda.launches.tiles import DIGIT, LANES, SORTED, STARTS, SUMMED
 from gradplan.engines.cuda.program import WORKSPACE, Launch, Pointer
 from gradplan.ops.segment import SegmentSumDescriptor, UnsortedSegmentSumDescriptor
+from gradplan.ops.segment_reduce import SegmentReduceBackwardDescriptor
 from gradplan.reference import FUNCTIONS
+from gradplan.reference.segment import BLOCK
 from gradplan.vocabulary import ElementKind
 
 LAST = 500  # the id of the last rows; all others have 0
@@ -131,3 +133,59 @@ def test_moves_of_the_last_keys(sparse: Sparse) -> None:
     order = np.argsort(digits, kind="stable")
     assert (_piece(move, 3, tensors, np.int32)[first:MOST_ROWS] == keys[order]).all()
     assert (_piece(move, 4, tensors, np.int32)[first:MOST_ROWS] == first + order).all()
+
+
+FEW = 200
+"""As many of the last rows as are one block."""
+
+
+@pytest.mark.parametrize("kind", ["max", "prod"])
+@pytest.mark.slow
+def test_gradients_of_the_last_rows(kind: str, sparse: Sparse) -> None:
+    """The largest places that are compared, and the last rows that are multiplied."""
+    desc = SegmentReduceBackwardDescriptor(
+        kind=kind,
+        num_inputs=MOST_ROWS,
+        embedding_dim=1,
+        num_segments=SEGMENTS,
+        element="f16",
+        ties="last" if kind == "max" else "first",
+    )
+    tensors = {
+        "d_output": sparse.array((SEGMENTS, 1), np.float16),
+        "input": sparse.array((MOST_ROWS, 1), np.float16),
+        "segment_ids": sparse.array((MOST_ROWS,), np.int32),
+        "d_input": sparse.array((MOST_ROWS, 1), np.float16),
+    }
+    tail = floats("x", (FEW, 1), ElementKind.F16, "ties")
+    own = {"d_output": np.float16([[3]]), "input": tail}
+    if kind == "max":
+        own["output"] = tail.max(0, keepdims=True)
+        tensors["output"] = sparse.array((SEGMENTS, 1), np.float16)
+        tensors["output"][LAST] = own["output"][0]
+    tensors["input"][-FEW:] = tail
+    tensors["d_output"][LAST] = 3
+    layouts = {name: layout_of(x) for name, x in tensors.items()}
+    made = segment_reduce.segment_reduce_backward(desc, layouts)
+    tensors[WORKSPACE] = sparse.array((made.workspace_size,), np.uint8)
+    (starts,) = launches_of(made, "segment_starts")
+    begin = _piece(starts, 1, tensors, np.int32)
+    begin[1 : LAST + 1], begin[LAST + 1 : SEGMENTS + 1] = MOST_ROWS - FEW, MOST_ROWS
+    last = slice(MOST_ROWS - FEW, MOST_ROWS)
+    if kind == "max":
+        (results,) = launches_of(made, "segment_results")
+        (rows,) = launches_of(made, "segment_rows")
+        _piece(results, 2, tensors, np.int32)[last] = np.arange(last.start, last.stop)
+        _run(results, [LAST // LANES], tensors)
+        _piece(rows, 4, tensors, np.int32)[last] = LAST
+        _run(rows, [rows.grid[0] - 1], tensors)
+    else:
+        (others,) = launches_of(made, "segment_others")
+        _piece(others, 3, tensors, np.int32)[last] = np.arange(last.start, last.stop)
+        halves = 2 * -(-MOST_ROWS // BLOCK)
+        _run(others, [(halves + LAST) // LANES], tensors)
+    ids = np.zeros(FEW, int)
+    want = FUNCTIONS["segment_reduce_backward"](
+        **own, segment_ids=ids, kind=kind, ties=desc.ties.value
+    )
+    assert same(np.asarray(tensors["d_input"][-FEW:]), want)

@@ -31,8 +31,11 @@ NOT_YET = {
     "segment_weighted",
     "unsorted_segment_weighted",
     "segment_weighted_backward",
-    "scatter_reduce",
-    "scatter_reduce_backward",
+    *(
+        forward + backward
+        for forward in ("segment_csr", "segment_csr_softmax", "scatter_reduce")
+        for backward in ("", "_backward")
+    ),
 }
 on_gpus = pytest.mark.parametrize(
     "op", [op for op in OPS.values() if op.name not in NOT_YET], ids=case_id

@@ -34,7 +34,7 @@ import gradplan as gp
 from gradplan.declaration import AxisRole, Function, Op, Operand
 from gradplan.engines.cuda import families
 from gradplan.engines.cuda.archive import Binary
-from gradplan.engines.cuda.launches import lines
+from gradplan.engines.cuda.launches.choices import CHOICES, choosing
 from gradplan.engines.cuda.launches.errors import WORDS, offence
 from gradplan.engines.cuda.program import Layout, Program
 from gradplan.vocabulary import INDICES, Bounds
@@ -77,11 +77,19 @@ class GpuCase:
     """An output that is not wanted."""
     warp_by_warp: bool = False
     backwards: bool = False
+    choices: tuple[tuple[str, int], ...] = ()
+    """Of launches/choices.py, made otherwise than by default."""
 
     def __str__(self) -> str:
         how = [f"without {self.left_out}"] if self.left_out else []
+        how += [f"{name}={value}" for name, value in self.choices]
         flags = ("whole", "in_place", "warp_by_warp", "backwards")
         return ", ".join([str(self.case), *how, *(name for name in flags if getattr(self, name))])
+
+    def chosen(self) -> contextlib.AbstractContextManager[None]:
+        """With few lines being many, or not: tests are too small to have many."""
+        few = {"scan.many": 1, "scan.many_rows": 1} if self.whole else {}
+        return choosing({**few, **dict(self.choices)})
 
 
 # Choosing ------------------------------------------------------------------------------------
@@ -195,6 +203,43 @@ def _apart(op: Op) -> list[str]:
     return [info.name for info in op.fields if info.field.apart]
 
 
+def choice_cases(name: str, pairs: Sequence[tuple[Op, Function]]) -> Iterator[GpuCase]:
+    """Cases of other values of a choice: for every op, and every kernel that only they launch.
+
+    Thresholds are tried at 1 as well, since problems are small here. Values that come to the same
+    launches are one.
+    """
+    choice = CHOICES[name]
+    cases = [case for pair in pairs for case in gpu_cases(*pair)]
+    cases.sort(key=_elements)
+    plain = [_planned_once(case) for case in cases]
+    known = {launch.kernel for _, program in plain for launch in program.launches}
+    seen: set[str] = set()
+    for value in choice.others if choice.only_these else (1, *choice.others):
+        for case, (given, before) in zip(cases, plain, strict=True):
+            made = dataclasses.replace(case, choices=((name, value),))
+            program = _program(made, given)
+            new = {case.case.op.name, *(each.kernel for each in program.launches)} - known - seen
+            if new and program != before:
+                seen |= new
+                yield made
+
+
+_PLANNED: dict[int, tuple[Mapping[str, Layout], Program]] = {}
+"""By the case, which gpu_cases keeps."""
+
+
+def _planned_once(case: GpuCase) -> tuple[Mapping[str, Layout], Program]:
+    if id(case) not in _PLANNED:
+        given = _given(case)
+        _PLANNED[id(case)] = given, _program(case, given)
+    return _PLANNED[id(case)]
+
+
+def _elements(case: GpuCase) -> int:
+    return sum(math.prod(operand.shape) for operand in case.case.op.operands(case.case.desc))
+
+
 def _size(case: GpuCase) -> str:
     """Which of the contract's steps a problem is long enough for."""
     op, desc = case.case.op, case.case.desc
@@ -206,6 +251,15 @@ def _size(case: GpuCase) -> str:
 
 def planned(case: GpuCase) -> Program:
     """What would be launched."""
+    return _program(case, _given(case))
+
+
+def _program(case: GpuCase, given: Mapping[str, Layout]) -> Program:
+    with case.chosen():
+        return families()[0][case.case.op.name](case.case.desc, given)
+
+
+def _given(case: GpuCase) -> Mapping[str, Layout]:
     op, desc = case.case.op, case.case.desc
     given = {}
     for operand in op.operands(desc):
@@ -213,8 +267,7 @@ def planned(case: GpuCase) -> Program:
         if operand.name != case.left_out and not absent:
             where = case.case.inputs if operand.is_input else case.case.outputs
             given[operand.name] = _layout(where, operand, _kind(case, operand))
-    with _lines(case.whole):
-        return families()[0][op.name](desc, given)
+    return given
 
 
 def _kind(case: GpuCase, operand: Operand) -> gp.ElementKind:
@@ -229,18 +282,6 @@ def _layout(where: str, operand: Operand, kind: gp.ElementKind) -> Layout:
         array = INPUT_LAYOUTS[where](np.zeros(operand.shape, np.uint8))
     aligned = array.ctypes.data * kind.itemsize % 16 == 0
     return Layout(kind.dtype_name, array.shape, array.strides, aligned)
-
-
-@contextlib.contextmanager
-def _lines(whole: bool) -> Iterator[None]:
-    """With few lines being many, or not: tests are too small to have many."""
-    before = lines.MANY, lines.MANY_ROWS
-    if whole:
-        lines.MANY = lines.MANY_ROWS = 1
-    try:
-        yield
-    finally:
-        lines.MANY, lines.MANY_ROWS = before
 
 
 # Running -------------------------------------------------------------------------------------
@@ -258,7 +299,7 @@ def wrong(case: GpuCase, binaries: Mapping[str, Binary] | None = None) -> list[s
     tensors, outputs = _placed(case, prepared)
     kept = {name: x.tobytes() for name, x in tensors.items() if name not in outputs}
     errors = np.zeros(WORDS, np.int64)
-    with _lines(case.whole):
+    with case.chosen():
         program = families()[0][op.name](desc, {n: layout_of(x) for n, x in tensors.items()})
     run_program(
         program,

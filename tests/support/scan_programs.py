@@ -14,7 +14,7 @@ from ptx.run import layout_of, run_program
 
 import gradplan.reference as reference
 from gradplan.cases import floats
-from gradplan.engines.cuda.launches import lines
+from gradplan.engines.cuda.launches.choices import choosing
 from gradplan.engines.cuda.launches.scan import PROGRAMS, WORKSPACE
 from gradplan.engines.cuda.program import Program
 from gradplan.ops import scan as ops
@@ -133,13 +133,8 @@ class Problem:
 @contextlib.contextmanager
 def thresholds(many: int | None) -> Iterator[None]:
     """Says that as many lines are enough for a thread each, and for a warp each."""
-    before = lines.MANY, lines.MANY_ROWS
-    if many is not None:
-        lines.MANY = lines.MANY_ROWS = many
-    try:
+    with choosing({} if many is None else {"scan.many": many, "scan.many_rows": many}):
         yield
-    finally:
-        lines.MANY, lines.MANY_ROWS = before
 
 
 def problems(function: str) -> Iterator[tuple[str, Problem]]:

@@ -23,7 +23,7 @@ from gradplan.engines.cuda import CudaEngine
 from gradplan.plan import plan_class
 
 TORCH, DETERMINISTIC = "torch", "torch, deterministic"
-_CALLS = 20
+CALLS = 20
 """Between two events: enough to hide what it takes to launch."""
 
 
@@ -125,7 +125,7 @@ def measure(
     for turn in range(1 + effort.least):  # the first compiles and allocates
         for name, call in list(contenders.items()):
             try:
-                took = clock(call, _CALLS if turn else 1)
+                took = clock(call, CALLS if turn else 1)
             except Exception as error:
                 if name in (OURS, COPY):
                     raise

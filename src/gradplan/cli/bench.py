@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from gradplan.bench import contention, gpu, markdown, page, tables
-from gradplan.bench.board import board_cells
+from gradplan.bench import contention, gpu, markdown, page, tables, tune
+from gradplan.bench.board import Cell, board_cells
 from gradplan.bench.measure import FULL, OURS, QUICK, Measured
 from gradplan.bench.results import SECTIONS, Results, chosen_cells, steps
 from gradplan.cli.certify import element_names, names
 from gradplan.cli.files import check_writable, is_standard_output, write_file
 from gradplan.cli.terminal import UserError, choose, console, progress
 from gradplan.engines import ENGINES
+from gradplan.engines.cuda.launches.choices import CHOICES, VARIABLE, as_text
 from gradplan.machine import machine
 
 NAME = "bench"
@@ -40,6 +42,7 @@ examples:
   gradplan bench --dtype bf16                 one element type
   gradplan bench --section values,load        every style of values; beside other work
   gradplan bench --engine cuda --quick        on a GPU, against PyTorch there
+  gradplan bench --engine cuda --tune         which thresholds and variants suit that GPU
   gradplan bench --json b.json --html b.html  everything in about ten minutes, and a page
 
 FILE may be - for standard output; everything else is then said on standard error.
@@ -64,6 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", choices=("cpu", "cuda"), default="cpu", help="cuda: the board on a GPU"
     )
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="with --engine cuda: measure what only hardware can settle, and say what suits it",
+    )
     parser.add_argument("--quick", action="store_true", help="f32 unless --dtype, fewer rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots")
@@ -81,6 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.engine == "cuda":
         return _run_on_gpu(options)
+    if options.tune:
+        raise UserError("--tune: with --engine cuda; on a CPU there is nothing to choose")
     if options.markdown is not None:
         _check_marks(options.markdown)
     files = [options.json, options.html, options.svg, options.markdown]
@@ -118,21 +128,64 @@ def _run_on_gpu(options: argparse.Namespace) -> int:
     effort = QUICK if options.quick else FULL
     wanted = choose(options.op, names(), "--op")
     elements = choose(options.dtype, element_names(), "--dtype")
-    found: list[Measured] = []
-    with progress(out) as bar:
-        cells = list(
-            chosen_cells(board_cells(), names=wanted, elements=elements, quick=options.quick)
-        )
-        task = bar.add_task("starting", total=len(cells))
-        for cell in cells:
-            bar.update(task, description=f"{cell.function.name} {cell.element}")
-            found.append(gpu.measure(cell, effort))
-            bar.advance(task)
-    out.print(gpu_table(found))
+    cells = chosen_cells(
+        tune.problems() if options.tune else board_cells(),
+        names=wanted,
+        elements=elements,
+        quick=options.quick,
+    )
+    facts: dict[str, Any] = {"engine": "cuda", **ENGINES["cuda"].facts}
+    if options.tune:
+        tuned = [each for cell in _shown(out, cells) for each in tune.measure(cell, effort)]
+        out.print(tune_table(tuned))
+        _advise(out, tune.advice(tuned))
+        facts |= {"tuned": [each.as_json() for each in tuned], "advice": tune.advice(tuned)}
+    else:
+        found = [gpu.measure(cell, effort) for cell in _shown(out, cells)]
+        out.print(gpu_table(found))
+        facts["cells"] = [m.as_json() for m in found]
     if options.json is not None:
-        facts = {"engine": "cuda", **ENGINES["cuda"].facts, "cells": [m.as_json() for m in found]}
         _write(out, options.json, json.dumps(facts, indent=1) + "\n")
     return 0
+
+
+def _shown(out: Console, cells: Iterable[Cell]) -> Iterator[Cell]:
+    """The cells, while a line says which it is."""
+    everything = list(cells)
+    with progress(out) as bar:
+        task = bar.add_task("starting", total=len(everything))
+        for cell in everything:
+            bar.update(task, description=f"{cell.function.name} {cell.element}")
+            yield cell
+            bar.advance(task)
+
+
+def tune_table(found: Sequence[tune.Tuned]) -> Table:
+    """A line for each value of each choice."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("choice", no_wrap=True)
+    for head in ("value", "time of default", "best", "worst", "problems"):
+        table.add_column(head, no_wrap=True, justify="right")
+    table.add_column("what it is")
+    advice = tune.advice(found)
+    for name, by_value in tune.means(found).items():
+        choice = CHOICES[name]
+        for value, (mean, best, worst, count) in by_value.items():
+            style = "bold green" if advice.get(name) == value else ""
+            shown = f"{value} (default)" if value == choice.default else str(value)
+            numbers = (f"{mean:.2f}", f"{best:.2f}", f"{worst:.2f}", str(count))
+            doc = choice.doc if value == min(by_value) else ""
+            table.add_row(name, shown, *numbers, escape(doc), style=style)
+    return table
+
+
+def _advise(out: Console, advice: Mapping[str, int]) -> None:
+    if not advice:
+        out.print("\nNo choice is worth making: the defaults suit this GPU.")
+        return
+    out.print("\nFaster here in the mean. To keep it, in the environment of every process:\n")
+    out.print(f"  export {VARIABLE}={as_text(advice)}\n", soft_wrap=True)
+    out.print("Results do not depend on it.")
 
 
 def gpu_table(found: Sequence[Measured]) -> Table:

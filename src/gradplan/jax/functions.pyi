@@ -32,10 +32,12 @@ __all__ = [
     "segment_logsumexp_csr",
     "segment_max",
     "segment_max_csr",
+    "segment_max_with_indices",
     "segment_mean",
     "segment_mean_csr",
     "segment_min",
     "segment_min_csr",
+    "segment_min_with_indices",
     "segment_prod",
     "segment_prod_csr",
     "segment_softmax",
@@ -941,6 +943,74 @@ def segment_weighted_mean(
     >>> x, weights = jnp.float32([1, 2, 6]), jnp.float32([3, 1, 2])
     >>> segment_weighted_mean(x, weights, jnp.array([0, 0, 2]), 3)
     Array([1.25, 0.  , 6.  ], dtype=float32)
+    """
+
+def segment_max_with_indices(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    ties: Ties | Literal["first", "last"] = "first",
+) -> tuple[Array, Array]:
+    """Maxima of segments, and where; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`, and its index is the number of rows.
+    Of equal ones the first counts, also for the gradient; with `ties="last"` the last.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_max_with_indices` does it
+        fill: what an empty segment is; by default the extreme of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes it is
+
+    Returns:
+        the extreme of each segment; the row that it comes from, or the number of rows
+
+    >>> y, indices = segment_max_with_indices(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    >>> indices.tolist()
+    [1, 3, 2]
+    """
+
+def segment_min_with_indices(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    fill: SupportsFloat | None = None,
+    bounds: Bounds | Literal["skip", "raise"] = "skip",
+    ties: Ties | Literal["first", "last"] = "first",
+) -> tuple[Array, Array]:
+    """Minima of segments, and where; ids out of range are dropped, as in JAX.
+
+    An empty segment is `fill`, and its index is the number of rows.
+    Of equal ones the first counts, also for the gradient; with `ties="last"` the last.
+    `num_segments` must be given inside of `jit`; by default it is the largest id plus
+    one.
+
+    Args:
+        data: the rows [num_inputs, ...]
+        segment_ids: the segment of each row [num_inputs], int32 or int64
+        num_segments: the number of segments; by default the largest of segment_ids plus one
+        indices_are_sorted: as `gradplan.segment_min_with_indices` does it
+        fill: what an empty segment is; by default the extreme of nothing, -inf or inf
+        bounds: skip ids outside of [0, num_segments), or raise
+        ties: which of several equal extremes it is
+
+    Returns:
+        the extreme of each segment; the row that it comes from, or the number of rows
+
+    >>> y, indices = segment_min_with_indices(jnp.float32([1, 2, 6]), jnp.array([0, 0, 2]), 3)
+    >>> indices.tolist()
+    [0, 3, 2]
     """
 
 def sparsemax(operand: ArrayLike, axis: SupportsIndex = -1) -> Array:

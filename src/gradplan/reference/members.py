@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .arithmetic import Array, load, multiply
-
-BLOCK = 256  # members of a segment that are combined serially
+from .order import BLOCK as BLOCK
 
 
 class Members:

@@ -9,8 +9,7 @@ import numpy as np
 from gradplan.vocabulary import ScanKind
 
 from .arithmetic import Array, multiply
-
-FAN = 16  # members of a group, groups of a block, blocks of a chunk
+from .order import FAN as FAN
 
 
 def maximum(a: Array, b: Array) -> Array:

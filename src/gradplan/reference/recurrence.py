@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .arithmetic import Array, multiply
+from .order import BLOCK as BLOCK
+from .order import FAN
 
-BLOCK = 256  # elements evaluated serially
-CHUNK = 16  # blocks composed before the row's carry comes in
+CHUNK = FAN  # blocks composed before the row's carry comes in
 
 
 def by_step(rows: Array) -> Array:

@@ -6,8 +6,8 @@ import numpy as np
 
 from .arithmetic import Array, from_rows, quiet, to_rows
 from .operations import operation
+from .order import LANES as LANES
 
-LANES = 16  # of the row reduction
 _WORD = 32  # bits of the low half of an integer sum
 
 

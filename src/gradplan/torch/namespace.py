@@ -69,6 +69,9 @@ class TorchNamespace:
         return x[positions]
 
     def segment_ids(self, indptr: Tensor, rows: int) -> Tensor:
+        if hasattr(indptr, "full_tensor"):  # a DTensor: searchsorted has no rule
+            ids = self.segment_ids(indptr.full_tensor(), rows)
+            return type(indptr).from_local(ids, indptr.device_mesh)  # the same on every rank
         places = torch.arange(rows, dtype=indptr.dtype, device=indptr.device)
         return torch.searchsorted(indptr.contiguous(), places, right=True) - 1
 

@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import math
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,8 +75,11 @@ def _kernel(ptx: bytes, shared: int) -> Kernel:
 class Launched:
     """A launch: what it was, and how to execute it."""
 
-    def __init__(self, name: str, device: int, stream: int, execute: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, device: int, stream: int, programs: int, execute: Callable[[], None]
+    ) -> None:
         self.name, self.device, self.stream, self.execute = name, device, stream, execute
+        self.programs = programs
 
 
 class StandIn:
@@ -181,7 +185,7 @@ class StandIn:
                 memory = self._memory(device, there)
                 kernel.launch((grid[0], grid[1], grid[2]), values, memory)
 
-            launched = Launched(name.decode(), device, stream, execute)
+            launched = Launched(name.decode(), device, stream, math.prod(grid), execute)
             self.launched.append(launched)
             if self.lazy:
                 self.waiting.append(launched)

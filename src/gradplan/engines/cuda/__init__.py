@@ -24,6 +24,7 @@ from gradplan.engines import ENGINES, BoundKernel, Engine
 from gradplan.engines.checks import ANY_DEVICE, common, described, direct, recover
 from gradplan.engines.cuda import launches
 from gradplan.engines.cuda.crossing import describe_program, layouts_from
+from gradplan.engines.cuda.launches.choices import CHOICES, chosen
 from gradplan.engines.cuda.launches.errors import offence
 from gradplan.engines.cuda.memory import DeviceArray
 from gradplan.engines.cuda.program import Layout, Program
@@ -143,7 +144,11 @@ class CudaEngine(Engine):
         gpus = {
             f"cuda:{i}": {"name": gpu.name, "arch": gpu.arch} for i, gpu in enumerate(state.gpus)
         }
-        return {"driver": f"CUDA {_dotted(state.driver)}", "gpus": gpus}
+        facts = {"driver": f"CUDA {_dotted(state.driver)}", "gpus": gpus}
+        made = {
+            name: chosen(name) for name, each in CHOICES.items() if chosen(name) != each.default
+        }
+        return {**facts, "choices": made} if made else facts
 
     @property
     def place(self) -> str:
@@ -208,7 +213,7 @@ class CudaEngine(Engine):
         except Exception as error:  # a damaged file, or a Python that cannot read it
             return f"the package's kernels cannot be read: {error}"
         try:
-            program = families()[0][op.name](desc, _packed(op, desc))
+            program = families()[0][op.name](desc, packed(op, desc))
         except Unsupported as error:
             return str(error)
         missing = [each.kernel for each in program.launches if each.kernel not in kernels]
@@ -298,7 +303,7 @@ def _as_it_is(x: Any) -> Any:
     return x
 
 
-def _packed(op: Op, desc: Descriptor) -> dict[str, Layout]:
+def packed(op: Op, desc: Descriptor) -> dict[str, Layout]:
     """The layout that most calls have."""
     layouts = {}
     for operand in op.operands(desc):

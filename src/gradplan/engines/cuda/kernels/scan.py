@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gradplan.engines.cuda.launches.lines import ROWS, THREADS
+from gradplan.engines.cuda.launches.choices import CHOICES
+from gradplan.engines.cuda.launches.lines import THREADS, rows_of, rows_suffix
 from gradplan.vocabulary import ElementKind
 
 from . import recurrence_lines, scan_lines, scan_rows
@@ -141,15 +142,18 @@ def _rows() -> Iterator[tuple[str, Kernel]]:
     for element in ELEMENTS:
         for kind in ("cumsum", "cumprod", "cummax"):
             for phase in ("whole", "totals", "apply"):
-                for form, v in (("any", 16), ("unit", vector(element))):
+                rows_of_unit = CHOICES["scan.rows"].values
+                forms = [("any", 16, rows_of("any"))]
+                forms += [("unit", vector(element), rows) for rows in rows_of_unit]
+                for form, v, rows in forms:
                     yield (
-                        f"scan_rows/{kind}/{element}/{phase}/{form}",
+                        f"scan_rows/{kind}/{element}/{phase}/{form}{rows_suffix(rows)}",
                         _kernel(
                             scan_rows.scan_rows,
                             element,
-                            warps=ROWS,
+                            warps=rows,
                             aligned=("x_ptr", "y_ptr") if form == "unit" else (),
-                            R=ROWS,
+                            R=rows,
                             KIND=kind,
                             PHASE=phase,
                             V=v,

@@ -13,7 +13,9 @@ huge segments along the segment and back before that.
 
 Bytes: reductions read each row once, "product" two of them; the rest reads what its expression
 names once, and writes each row once. Gradients of products: each row twice, and a row of the
-compute type written and read. PTX instructions per member and column, f32: COUNTED.
+compute type written and read. PTX instructions per member and column, f32: 19 (mean) to 58 (the sum
+of a log-sum-exp) in reductions, 6 to 10 in the vector form; 57 (mean) to 101 (softmax) for a row's
+expression, and 84 for the gradient of a product.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradplan.engines.cuda.program import I32, I64, Launch, Layout, Pointer
 
+from .choices import chosen
 from .layouts import element, itemsize
 from .tiles import GATHERED, gather_form
 
@@ -44,7 +45,8 @@ def gather(
     word = _word(both)
     words = width * size // word
     form = gather_form(words)
-    if form == "wide" and all(_is_made_of(4 * _VECTOR, each, width) for each in both):
+    vector = form == "wide" and chosen("gather.vectors")
+    if vector and all(_is_made_of(4 * _VECTOR, each, width) for each in both):
         word, form = 4, "vector"
         words = width * size // word
     tile_rows, tile_words = GATHERED[form]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from gradplan.engines.cuda.launches.choices import CHOICES, chosen
 from gradplan.engines.cuda.launches.layouts import Space
 from gradplan.engines.cuda.program import I32, I64, WORKSPACE, Argument, Layout, Pointer
 from gradplan.reference.prefix import FAN
@@ -17,18 +18,21 @@ from gradplan.reference.recurrence import BLOCK, CHUNK
 
 THREADS = 64
 """Of a program of the general kernels: small programs spread few lines over a device."""
-ROWS = 4
-"""Rows of a program where a warp takes one."""
-MANY = 2**15
-"""Lines that keep a device busy with a thread each."""
-MANY_ROWS = 2**11
-"""Rows that do with a warp each."""
-SHORT = 64
-"""A row that is no longer leaves most of a warp without work, whatever the number of rows."""
 MOST_LINES = 2**30
 """Of one launch: kernels count lines in 32 bits."""
 AXES = 4
 """Axes that a general kernel knows: that of the scan and three others."""
+
+
+def rows_of(form: str) -> int:
+    """Rows of a program where a warp takes one."""
+    choice = "scan.rows"
+    return chosen(choice) if form == "unit" else CHOICES[choice].default
+
+
+def rows_suffix(rows: int) -> str:
+    """Of the key of a kernel whose programs take so many rows, if not as many as by default."""
+    return "" if rows == CHOICES["scan.rows"].default else f"/{rows}"
 
 
 def along_lines(layout: Layout, desc: Any) -> Layout:
@@ -79,7 +83,7 @@ def words_of(n: int) -> int:
 
 def is_whole(lines: int, n: int) -> bool:
     """Whether a thread takes a line: there is no more than a block of it, or lines are many."""
-    return n <= BLOCK or lines >= MANY
+    return n <= BLOCK or lines >= chosen("scan.many")
 
 
 # What a call keeps in its workspace, by name: how many a line, and of how many bytes (0: as many as
@@ -117,7 +121,7 @@ def vector_of(space: Space, width: int, per_line: Collection[str] = ()) -> int:
     """
     walked = {name: s for name, s in space.strides.items() if name not in per_line}
     steps = {strides[-1] for strides in walked.values()}
-    if steps not in ({1}, {-1}) or space.extents[-1] % width:
+    if steps not in ({1}, {-1}) or space.extents[-1] % width or not chosen("scan.vectors"):
         return 0
     lower = 0 if steps == {1} else width - 1
     for name, strides in walked.items():
@@ -213,10 +217,13 @@ class Lines:
     @property
     def rows(self) -> str:
         """How warps take rows: "" not at all, "whole", or "split" into chunks."""
-        short = SHORT if not self.vector or self.total < MANY else BLOCK
+        few = not self.vector or self.total < chosen("scan.many")
+        short = chosen("scan.short") if few else BLOCK
         if not self.unit or self.n <= short:
             return ""
-        return "whole" if self.chunks == 1 or self.total >= MANY_ROWS else "split"
+        # Whole lines have no workspace for chunks, whoever takes them.
+        many = self.whole or self.total >= chosen("scan.many_rows")
+        return "whole" if self.chunks == 1 or many else "split"
 
     def programs(self, each: int) -> tuple[int, int, int]:
         """Programs for `each` threads a line."""

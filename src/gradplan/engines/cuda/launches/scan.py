@@ -16,10 +16,11 @@ from gradplan.engines.cuda.launches import exclusive
 from gradplan.engines.cuda.launches.exclusive import End, Exclusive
 from gradplan.engines.cuda.launches.layouts import Space, element, simplified
 from gradplan.engines.cuda.launches.lines import (
-    ROWS,
     Lines,
     is_whole,
     parts,
+    rows_of,
+    rows_suffix,
     vector_of,
     words_of,
     workspace,
@@ -90,10 +91,11 @@ class Work:
     def rows(self, kind: str, flip: I32, phase: str, x: str, y: str) -> Launch:
         w = self.lines
         pieces = w.count * (1 if phase == "whole" else w.chunks)
+        rows = rows_of(w.form)
         _, e1, e0, n = w.space.extents
         return Launch(
-            f"scan_rows/{kind}/{self.element}/{phase}/{w.form}",
-            (-(-pieces // ROWS), 1, 1),
+            f"scan_rows/{kind}/{self.element}/{phase}/{w.form}{rows_suffix(rows)}",
+            (-(-pieces // rows), 1, 1),
             (
                 w.pointer(x),
                 w.pointer(y),

@@ -10,6 +10,7 @@ from gradplan.engines.cuda.program import I32, I64, Launch, Layout, Program
 from gradplan.ops.sparsemax import SparsemaxBackwardDescriptor, SparsemaxDescriptor
 from gradplan.reference.sparsemax import LANES
 
+from .choices import chosen
 from .layouts import Space, simplified
 from .tiles import (
     REDUCED,
@@ -66,7 +67,8 @@ def sparsemax(desc: Descriptor, layouts: Mapping[str, Layout]) -> Program:
     launches = []
     for space in _pieces(layouts, names, desc.softmax_axis):
         vector = all(_is_vector(space, name) for name in names)
-        form = sparsemax_form(space.extents[-1], across=_is_across(space), vector=vector)
+        held = chosen("sparsemax.held")
+        form = sparsemax_form(space.extents[-1], held, across=_is_across(space), vector=vector)
         lines, elements, _ = SPARSEMAX[form]
         kernel = f"sparsemax/{desc.element.value}/{form}"
         launches.append(_launch(kernel, names, space, lines, elements))

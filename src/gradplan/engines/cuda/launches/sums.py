@@ -13,6 +13,7 @@ from gradplan.reference.segment import BLOCK
 from gradplan.vocabulary import Unsupported
 
 from .arena import Arena
+from .choices import chosen
 from .layouts import element
 from .tiles import DIGIT, SCANNED, SORTED, STARTS, SUMMED, VECTOR, sum_form, vector_columns
 
@@ -112,7 +113,8 @@ def starts_of(keys: Pointer, rows: int, segments: int, arena: Arena) -> tuple[Po
 def is_vector(table: Layout) -> bool:
     """Whether rows are contiguous, and each begins at a multiple of 16 elements."""
     row, step = row_strides(table)
-    return step == 1 and table.aligned and table.shape[1] % VECTOR == 0 and row % VECTOR == 0
+    lies = step == 1 and table.aligned and table.shape[1] % VECTOR == 0 and row % VECTOR == 0
+    return lies and bool(chosen("sums.vectors"))
 
 
 def row_strides(table: Layout) -> tuple[int, int]:

@@ -121,14 +121,16 @@ a line may have to stay in registers as a whole; long ones are visited piece by 
 lane has several neighbours of a line; "across": neighbours in memory belong to different lines."""
 
 
-def sparsemax_form(n: int, *, across: bool, vector: bool) -> str:
-    """Which of SPARSEMAX suits lines of n elements.
+def sparsemax_form(n: int, held: int, *, across: bool, vector: bool) -> str:
+    """Which of SPARSEMAX suits lines of n elements; they stay in registers up to `held`.
 
-    >>> sparsemax_form(17, across=False, vector=True), sparsemax_form(129, across=True, vector=True)
-    ('128/vector', 'across/long')
+    >>> sparsemax_form(17, 4096, across=False, vector=True)
+    '128/vector'
+    >>> sparsemax_form(129, 4096, across=True, vector=True)
+    'across/long'
     """
     before, behind = ("across/", "") if across else ("", "/vector" if vector else "")
-    limits = (f"{before}{most}{behind}" for most in (16, 32, 128, 1024, 4096) if n <= most)
+    limits = (f"{before}{most}{behind}" for most in (16, 32, 128, 1024, 4096) if n <= most <= held)
     return next((form for form in limits if form in SPARSEMAX), f"{before}long{behind}")
 
 
