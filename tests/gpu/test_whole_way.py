@@ -28,6 +28,8 @@ from gradplan.plan import Plan, plan_class
 
 DEVICE = "cuda:0"
 NOT_YET = {
+    "segment_with_indices",
+    "unsorted_segment_with_indices",
     "segment_weighted",
     "unsorted_segment_weighted",
     "segment_weighted_backward",
