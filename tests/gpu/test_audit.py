@@ -211,17 +211,114 @@ def formula(key: str, threads: int) -> Counter[str] | None:
     return None
 
 
+EXP = {"f32": Counter(mul=11, add=11), "f64": Counter(mul=16, add=16)}
+LOG = {"f32": Counter(mul=8, add=12, div=1), "f64": Counter(mul=13, add=16, div=1)}
+"""exp and log of the contract; here and below, additions and subtractions are counted together,
+since the compiler turns a difference with a constant into a sum."""
+ADD, MUL = Counter(add=1), Counter(mul=1)
+
+
+def longer(key: str, threads: int) -> Counter[str] | None:
+    """The same for formulas with exp and log, and for rows, blocks and vectors of them."""
+    name, *rest = key.split("/")
+    kind = next((word for word in rest if word in ("f16", "bf16", "f32", "f64")), "f32")
+    exp, log = (each["f64" if kind == "f64" else "f32"] for each in (EXP, LOG))
+    size = {"f64": 8, "f32": 4}.get(kind, 2)
+    vector = 16 // size if rest and rest[-1] == "vector" else 1  # elements of a lane
+    few = max(16 // size, 4)  # steps that are written out where there is an exp in each
+    decay = exp + ADD  # exp of a difference
+    step = decay + MUL + ADD  # b + a t; and of blocks, whose A is one, too
+    row_each = ROW_LANES // threads
+    match name, *rest:
+        case "compose" | "chain", "log" | "log_backward", _:
+            return times(CHAINED if name == "chain" else 1, step)
+        case ("log_lines", _, "local", _) | ("gradient_lines", "log_backward", _, "local", _):
+            return times(few, step)
+        case "log_lines", _, phase, _:  # M + log(S)
+            more = MUL + ADD if phase == "whole" else Counter()
+            return times(few, step + log + ADD + more) + times(2 if more else 1, step)
+        case "gradient_lines", "log_backward", _, phase, _:  # t exp(x - y)
+            more = MUL + ADD if phase == "whole" else Counter()
+            return times(few, step + decay + MUL + more) + times(2 if more else 1, step)
+        case "scan_chain" | "scan_compose", "cumsum" | "cumprod" as one, _:
+            return times(FAN if name == "scan_chain" else FAN - 1, Counter(KINDS[one]))
+        case "scan_rows", "cumsum" | "cumprod" as one, _, phase, *_:
+            # Inside groups, C1 (the first is what it is), a block's total, and two times C2.
+            count = FAN - 1 + FAN - 2 + 1 + 2
+            if phase != "totals":  # three carries an element; one of them is the total
+                count += 3 * FAN - 1
+            return times(count + (phase == "whole"), Counter(KINDS[one]))
+        case "huge_blocks", *_:
+            return times(UNDERWAY * vector, ADD)
+        case "segment_sums", *_:  # members, or the blocks of a huge segment; what accumulates
+            return times((2 * UNDERWAY + 1) * vector, ADD)
+        case "segment_blocks", "matches" | "sum", *_:
+            return times(UNDERWAY * vector, ADD)
+        case "segment_blocks", "prod", *_:
+            return times(UNDERWAY * vector, MUL)
+        case "segment_blocks", "products", *_:
+            return times(UNDERWAY, MUL + ADD)
+        case "segment_blocks", "weights", *_:
+            return times(UNDERWAY, decay + ADD)
+        case "segment_results", "weights", *_:
+            return times(UNDERWAY, decay + ADD) + BLOCKS
+        case "segment_results", "logsumexp", *_:
+            return times(UNDERWAY, decay + ADD) + BLOCKS + log + ADD
+        case "segment_results", "mean", _, "vector":
+            return times(vector, times(2 * UNDERWAY, ADD) + Counter(div=1))
+        case "segment_results", "prod", _, "vector":
+            return times(2 * UNDERWAY * vector, MUL)
+        case "segment_rows", "softmax", _:
+            return times(row_each, decay + Counter(div=1))
+        case "segment_rows", "log_softmax", _:  # (x - M) - log(S)
+            return times(row_each, log + ADD + ADD)
+        case "segment_rows", "log_softmax_backward", _:  # g - exp(y) T
+            return times(row_each, exp + MUL + ADD)
+        case "segment_rows", "logsumexp", _:  # g exp(x - y)
+            return times(row_each, decay + MUL)
+    return None
+
+
+def together(found: Counter[str]) -> Counter[str]:
+    """Additions and subtractions as one."""
+    return Counter({**found, "add": found["add"] + found["sub"], "sub": 0})
+
+
+UNCOUNTED = {"sparsemax", "sparsemax_backward", "scan_lines"}
+"""How often their loops are written out is the compiler's business: of them only what is counted
+for some forms, or executed, is known."""
+
+
+def miscounted(key: str, threads: int, found: Counter[str]) -> str:
+    """What is wrong with a kernel's count; nothing if there is no formula."""
+    wanted = formula(key, threads)
+    if wanted is None and (wanted := longer(key, threads)) is not None:
+        found, wanted = together(found), together(wanted)
+    if wanted is None:
+        uncounted = found and key.split("/")[0] not in UNCOUNTED
+        return f"{key}: {found}, and no formula" if uncounted else ""
+    return "" if found == wanted else f"{key}: {found} instead of {wanted}"
+
+
 @pytest.mark.slow
 def test_kernels_round_as_often_as_their_formula() -> None:
-    wrong, seen = [], 0
+    found = [
+        miscounted(key, binary.threads, rounding_operations(binary.ptx))
+        for key, binary in kernels().items()
+    ]
+    assert not [*filter(None, found)], "\n".join(filter(None, found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", ["add", "mul", "div"])
+def test_one_operation_more_is_found_in_every_kernel_that_is_counted(operation: str) -> None:
+    noticed = 0
     for key, binary in kernels().items():
-        wanted = formula(key, binary.threads)
-        if wanted is not None:
-            seen += 1
-            found = rounding_operations(binary.ptx)
-            wrong += [] if found == wanted else [f"{key}: {found} instead of {wanted}"]
-    assert not wrong, "\n".join(wrong)
-    assert seen > 100
+        found = rounding_operations(binary.ptx)
+        if found and (formula(key, binary.threads) or longer(key, binary.threads)) is not None:
+            assert miscounted(key, binary.threads, found + Counter({operation: 1})), key
+            noticed += 1
+    assert noticed > 300
 
 
 def test_one_operation_too_many_is_found() -> None:
