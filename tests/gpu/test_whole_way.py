@@ -28,6 +28,11 @@ from gradplan.plan import Plan, plan_class
 
 DEVICE = "cuda:0"
 NOT_YET = {
+    "scan_part",
+    "scan_part_fold",
+    "scan_part_gradient",
+    "scan_part_gradient_total",
+    "scan_part_total",
     "segment_with_indices",
     "unsorted_segment_with_indices",
     "segment_weighted",
