@@ -4,6 +4,7 @@
 
 #include "lanes/operations.h"
 #include "scan/pieces.h"
+#include "scan/row_values.h"
 
 namespace gradplan::scan {
 
@@ -65,11 +66,12 @@ struct ExtremeKernel final : SweepKernelOf<C, ExtremeState<C>> {
 };
 
 // Turns extremes of pieces into those of everything before each piece, along each row; from the
-// last piece down if `descending`.
+// last piece down if `descending`. `before` has those of everything before the rows, if anything
+// is.
 template <class Op, class C>
-void chain_extremes(const Cut& cut, C* extremes, bool descending) {
+void chain_extremes(const Cut& cut, C* extremes, bool descending, const RowValues& before) {
   for (int64_t row = 0; row < cut.rows; ++row) {
-    C running = Op::template identity<C>();
+    C running = before.present() ? before.load<C>(row) : Op::template identity<C>();
     for (int64_t i = 0; i < cut.pieces(); ++i) {
       C& at = extremes[(descending ? cut.pieces() - 1 - i : i) * cut.rows + row];
       const C own = at;
@@ -80,10 +82,11 @@ void chain_extremes(const Cut& cut, C* extremes, bool descending) {
 }
 
 template <class Op, class C>
-void find_extremes(const RowTensors& x, const Cut& cut, C* extremes, bool descending) {
+void find_extremes(const RowTensors& x, const Cut& cut, C* extremes, bool descending,
+                   const RowValues& before = {}) {
   const ExtremeKernel<C, Op> kernel(extremes);
   cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep<C>(kernel, x, r); });
-  chain_extremes<Op>(cut, extremes, descending);
+  chain_extremes<Op>(cut, extremes, descending, before);
 }
 
 }  // namespace gradplan::scan

@@ -30,9 +30,10 @@ struct LinearRecurrence {
   static constexpr int kInputs = 2 + kWeighted, kSummaryInputs = 2, kOutputs = kWeighted + kPlain,
                        kAhead = kWeighted ? 2 : -1;
 
-  RowValues edge = {};   // the weight behind the last step, if it is not the same for all rows
-  C common_edge = C(0);  // otherwise
-  RowValues left = {};   // receives what t would pass on there, if it is present
+  RowValues edge = {};    // the weight behind the last step, if it is not the same for all rows
+  C common_edge = C(0);   // otherwise
+  RowValues left = {};    // receives what t would pass on there, if it is present
+  RowValues before = {};  // the factor that a row starts with, where factors are shifted
 
   template <class V>
   struct Memory {
@@ -46,7 +47,7 @@ struct LinearRecurrence {
   void begin(Memory<Lanes<C>>& memory, const LaneInputs<C>& inputs, const LaneRange& range,
              int64_t lane, int lanes, int64_t row_length, const C*) const {
     memory.a = memory.ahead = Lanes<C>(C(0));
-    if constexpr (Use::kShifted) memory.a = before_lanes(inputs, 1, range, lane, lanes);
+    if constexpr (Use::kShifted) memory.a = before_lanes(inputs, 1, range, lane, lanes, before);
     if constexpr (Emit && kWeighted) {
       alignas(64) C buffer[kLanes];
       std::fill_n(buffer, kLanes, common_edge);

@@ -74,10 +74,15 @@ struct LogScanPolicy : LevelGains {
   using C = Compute;
   static constexpr int kInputs = 1, kSummaryInputs = 1;
 
+  RowValues before = {};  // the running maximum that comes into whole rows, if any does
+  bool any_sum = false;   // whether S may be anything
+
   template <bool Emit>
-  void begin(Memory<Lanes<C>>& memory, const LaneInputs<C>&, const LaneRange&, int64_t, int,
-             int64_t, const C* remembered) const {
-    memory.level = remembered ? Lanes<C>::load(remembered) : Maximum::identity<Lanes<C>>();
+  void begin(Memory<Lanes<C>>& memory, const LaneInputs<C>&, const LaneRange&, int64_t lane,
+             int lanes, int64_t, const C* remembered) const {
+    memory.level = remembered         ? Lanes<C>::load(remembered)
+                   : before.present() ? before.load_lanes<C>(lane, lanes)
+                                      : Maximum::identity<Lanes<C>>();
   }
 
   template <class V>
@@ -125,7 +130,7 @@ struct LogScanPolicy : LevelGains {
 
   // S at every step, which takes the place of its summands, and M + log(S) to the output.
   template <bool Emit, bool Summary, bool Rises, class State>
-  GP_INLINE static void sum_up(State& s, Terms& terms, Square<C>* squares, int count, bool first) {
+  GP_INLINE void sum_up(State& s, Terms& terms, Square<C>* squares, int count, bool first) const {
     using V = Lanes<C>;
     const auto pass = [&](int i, const V& carry) {
       return terms.b[i] + (Rises ? terms.a[i] * carry : carry);
@@ -143,7 +148,13 @@ struct LogScanPolicy : LevelGains {
     if constexpr (Emit) {
       s.t = t;
       const V level = s.memory.level;
-      // S is at least 1 and finite, or the maximum is NaN.
+      // S is at least 1 and finite, or the maximum is NaN, unless the caller said what comes in.
+      if (any_sum) {
+#pragma GCC unroll 1
+        for (int i = 0; i < count; ++i)
+          squares[1].set(i, (Rises ? terms.maximum[i] : level) + gp_log(terms.b[i]));
+        return;
+      }
 #pragma GCC unroll 1
       for (int i = 0; i < count; ++i)
         squares[1].set(i, (Rises ? terms.maximum[i] : level) + gp_log_normal(terms.b[i]));
@@ -166,8 +177,8 @@ struct LogScanPolicy : LevelGains {
 
  private:
   template <bool Emit, bool Summary, class State>
-  __attribute__((noinline)) static void rising_square(State& s, Terms& terms, Square<C>* squares,
-                                                      int count, bool first) {
+  __attribute__((noinline)) void rising_square(State& s, Terms& terms, Square<C>* squares,
+                                               int count, bool first) const {
     const Lanes<C> level = s.memory.level;
     if (!find_terms<true, true>(terms, level, squares[0], count))
       find_terms<false, true>(terms, level, squares[0], count);
@@ -182,12 +193,13 @@ int64_t log_scan_workspace(int64_t rows, int64_t n) {
 }
 
 template <class C>
-void log_scan(const RowTensors& tensors, char* workspace) {
+void log_scan(const RowTensors& tensors, char* workspace, const RowValues& before = {},
+              const RowValues& initial = {}) {
   const Cut cut = Cut::of(tensors.rows, tensors.n);
   if (cut.empty()) return;
   const RecurrenceCarries<C> carries(workspace, cut);
-  if (!cut.whole()) find_extremes<Maximum>(tensors.only(1), cut, carries.memory, false);
-  run_recurrence(LogScanPolicy<C>{}, tensors, cut, &carries);
+  if (!cut.whole()) find_extremes<Maximum>(tensors.only(1), cut, carries.memory, false, before);
+  run_recurrence(LogScanPolicy<C>{{}, before, initial.present()}, tensors, cut, &carries, initial);
 }
 
 }  // namespace gradplan::scan

@@ -4,6 +4,7 @@
 
 #include "lanes/elements.h"
 #include "memory/geometry.h"
+#include "scan/row_values.h"
 #include "scan/square.h"
 
 namespace gradplan::scan {
@@ -78,7 +79,10 @@ struct PrefixOperation {
   using Columns = bool (*)(ColumnStrip<E>& strip, const E* x, int64_t step, int64_t ahead);
   Columns careful_columns[2], hasty_columns[2][2];
   void (*add)(C* carry, const C* more, int64_t count);  // by 16 of them
-  void (*sweep)(const RowTensors& tensors, char* workspace);
+  // `carry` has c3 of rows that something comes into.
+  void (*sweep)(const RowTensors& tensors, char* workspace, const RowValues& carry);
+  // What each row adds to c3; `totals` has room for every row.
+  void (*total)(const RowTensors& tensors, C* totals);
 };
 
 template <class Op, class E>

@@ -32,7 +32,8 @@ PrefixOperation<E> prefix_operation() {
                             {&scan_column_rows<E, Op, 2, true, true, false>,
                              &scan_column_rows<E, Op, 2, true, true, true>}},
           .add = &add_lanes<C, Op>,
-          .sweep = &sweep_prefix<Op, C>};
+          .sweep = &sweep_prefix<Op, C>,
+          .total = &total_prefix<Op, C>};
 }
 
 #define GP_PREFIX_OPERATION(Op)                                  \

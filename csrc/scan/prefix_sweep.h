@@ -5,6 +5,7 @@
 #include "lanes/operations.h"
 #include "memory/threads.h"
 #include "scan/pieces.h"
+#include "scan/row_values.h"
 
 namespace gradplan::scan {
 
@@ -28,17 +29,23 @@ struct PrefixKernel final : SweepKernelOf<C, PrefixState<C>> {
 
   const PrefixCarries<C>* carries;  // pieces; null: whole rows
   bool by_chunk;                    // pieces are chunks, not blocks
+  RowValues carry;                  // c3 of whole rows, if anything comes in
 
-  explicit PrefixKernel(const PrefixCarries<C>* carries = nullptr, bool by_chunk = false)
-      : SweepKernelOf<C, State>(1, Emit ? 1 : 0), carries(carries), by_chunk(by_chunk) {}
+  explicit PrefixKernel(const PrefixCarries<C>* carries, bool by_chunk, const RowValues& carry = {})
+      : SweepKernelOf<C, State>(1, Emit ? 1 : 0),
+        carries(carries),
+        by_chunk(by_chunk),
+        carry(carry) {}
 
   void begin(void* state, const LaneInputs<C>&, const LaneRange& range, int64_t lane,
-             int) const override {
+             int lanes) const override {
     State& s = this->of(state);
     s.c1 = s.c2 = s.c3 = Op::template identity<V>();
     if (Emit && carries != nullptr) {
       s.c2 = V::load(carries->c2 + range.id(lane));
       s.c3 = V::load(carries->c3 + range.id(lane));
+    } else if (carry.present()) {
+      s.c3 = carry.load_lanes<C>(lane, lanes);
     }
   }
 
@@ -52,12 +59,12 @@ struct PrefixKernel final : SweepKernelOf<C, PrefixState<C>> {
 
   // False if hasty arithmetic met a NaN: then nothing has changed but the output square.
   template <bool Hasty>
-  GP_INLINE bool scan(State& s, Square<C>* squares) const {
+  GP_INLINE bool scan(State& s, Square<C>* squares, int count) const {
     V local = Op::template identity<V>();
     const V c1 = s.c1, c2 = s.c2, c3 = s.c3;
     MaskOf<V> met_nan(IntOf<C>(0));
 #pragma GCC unroll 4
-    for (int i = 0; i < kLanes; ++i) {
+    for (int i = 0; i < (Emit ? kLanes : count); ++i) {  // behind a row nobody looks
       local = apply<Hasty>(local, squares[0].get(i));
       if constexpr (Emit) {
         const V y = apply<Hasty>(c3, apply<Hasty>(c2, apply<Hasty>(c1, local)));
@@ -73,12 +80,12 @@ struct PrefixKernel final : SweepKernelOf<C, PrefixState<C>> {
     return true;
   }
 
-  void square(void* state, Square<C>* squares, int64_t, int, int64_t) const override {
+  void square(void* state, Square<C>* squares, int64_t, int count, int64_t) const override {
     State& s = this->of(state);
     if constexpr (kHasty) {
-      if (!scan<true>(s, squares)) scan<false>(s, squares);
+      if (!scan<true>(s, squares, count)) scan<false>(s, squares, count);
     } else {
-      scan<false>(s, squares);
+      scan<false>(s, squares, count);
     }
   }
 
@@ -96,7 +103,8 @@ struct PrefixKernel final : SweepKernelOf<C, PrefixState<C>> {
            [[maybe_unused]] int64_t lane, [[maybe_unused]] int lanes) const override {
     if constexpr (!Emit) {
       const State& s = this->of(state);
-      store_used(by_chunk ? Op::apply(s.c2, s.c1) : s.c1, carries->total + range.id(lane), lanes);
+      const V total = by_chunk ? Op::apply(s.c3, Op::apply(s.c2, s.c1)) : s.c1;
+      store_used(total, carries->total + range.id(lane), lanes);
     }
   }
 };
@@ -125,18 +133,21 @@ void chain_prefix(const Cut& cut, const PrefixCarries<C>& carries, int64_t from,
 }
 
 template <class Op, class C>
-void sweep_prefix(const RowTensors& tensors, char* workspace) {
+void sweep_prefix(const RowTensors& tensors, char* workspace, const RowValues& carry) {
   const Cut cut = Cut::of(tensors.rows, tensors.n);
   if (cut.whole()) {
-    sweep<C>(PrefixKernel<C, Op, true>(), tensors, {cut.rows, 0, 1, cut.n, cut.n});
+    sweep<C>(PrefixKernel<C, Op, true>(nullptr, false, carry), tensors,
+             {cut.rows, 0, 1, cut.n, cut.n});
     return;
   }
   const int64_t ids = cut.ids();
   using Arrays = PieceArrays<C>;
   const PrefixCarries<C> carries{Arrays::at(workspace, ids, 0), Arrays::at(workspace, ids, 1),
                                  Arrays::at(workspace, ids, 2)};
-  for (int64_t row = 0; row < cut.rows; ++row)
+  for (int64_t row = 0; row < cut.rows; ++row) {
     carries.c2[row] = carries.c3[row] = Op::template identity<C>();
+    if (carry.present()) carries.c3[row] = carry.load<C>(row);
+  }
   const bool by_chunk = cut.piece == kChunk;
   const PrefixKernel<C, Op, false> summarise(&carries, by_chunk);
   const PrefixKernel<C, Op, true> emit(&carries, by_chunk);
@@ -152,6 +163,13 @@ void sweep_prefix(const RowTensors& tensors, char* workspace) {
     }
     cut.ranges(from, to, [&](const LaneRange& r) { sweep<C>(emit, tensors, r); });
   }
+}
+
+template <class Op, class C>
+void total_prefix(const RowTensors& tensors, C* totals) {
+  const PrefixCarries<C> carries{totals, nullptr, nullptr};
+  const int64_t n = tensors.n;
+  sweep<C>(PrefixKernel<C, Op, false>(&carries, true), tensors, {tensors.rows, 0, 1, n, n});
 }
 
 }  // namespace gradplan::scan

@@ -39,20 +39,26 @@ struct MarkKernel final : SweepKernelOf<C, MarkState<C>> {
   const C* extremes;  // before every piece; null: whole rows
   int64_t last_piece;
   bool ties_last;
+  RowValues before;  // the extremes of everything before the rows, if anything is
 
-  MarkKernel(const Marks& marks, const C* extremes, int64_t last_piece, bool ties_last)
+  MarkKernel(const Marks& marks, const C* extremes, int64_t last_piece, bool ties_last,
+             const RowValues& before)
       : SweepKernelOf<C, MarkState<C>>(1, 0),
         marks(marks),
         extremes(extremes),
         last_piece(last_piece),
-        ties_last(ties_last) {}
+        ties_last(ties_last),
+        before(before) {}
 
   void begin(void* state, const LaneInputs<C>&, const LaneRange& range, int64_t lane,
              int lanes) const override {
     MarkState<C>& s = this->of(state);
-    s.extreme = extremes ? V::load(extremes + range.id(lane)) : Op::template identity<V>();
+    s.extreme = extremes           ? V::load(extremes + range.id(lane))
+                : before.present() ? before.load_lanes<C>(lane, lanes)
+                                   : Op::template identity<V>();
     s.marks = marks.of(range, lane);
     s.first = 0;
+    if (before.present()) return;
     for (int l = 0; l < lanes; ++l)
       if (range.first_piece + (lane + l) / range.rows == last_piece) s.first |= uint16_t(1u << l);
   }
@@ -152,35 +158,42 @@ struct RecordPolicy {
   }
 };
 
+inline int64_t mark_bytes(const Cut& cut) {
+  auto groups = [](int64_t lanes) { return (lanes + kLanes - 1) / kLanes; };
+  const int64_t all = groups(cut.rows * cut.full()) + groups(cut.tail() > 0 ? cut.rows : 0);
+  return (all * cut.piece * int64_t(sizeof(uint16_t)) + 63) / 64 * 64;
+}
+
+// Marks the records of x. `extremes` has room for one of every piece, unless rows are whole.
+template <class C, class Op>
+Marks mark_records(const RowTensors& x, const Cut& cut, bool ties_last, const RowValues& before,
+                   C* extremes, char* memory) {
+  const Marks marks{reinterpret_cast<uint16_t*>(memory), cut.piece,
+                    (cut.rows * cut.full() + kLanes - 1) / kLanes};
+  if (!cut.whole()) find_extremes<Op>(x, cut, extremes, true, before);
+  const MarkKernel<C, Op> mark(marks, cut.whole() ? nullptr : extremes, cut.pieces() - 1, ties_last,
+                               before);
+  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep<C>(mark, x, r, Walk::kBackwards); });
+  return marks;
+}
+
 template <class C>
 int64_t record_scan_workspace(int64_t rows, int64_t n) {
   const Cut cut = Cut::of(rows, n);
-  const int64_t groups = [&] {
-    auto of = [](int64_t lanes) { return (lanes + kLanes - 1) / kLanes; };
-    return of(rows * cut.full()) + of(cut.tail() > 0 ? rows : 0);
-  }();
-  const int64_t marks = (groups * cut.piece * int64_t(sizeof(uint16_t)) + 63) / 64 * 64;
-  return marks + recurrence_workspace<C>(cut);
+  return mark_bytes(cut) + recurrence_workspace<C>(cut);
 }
 
-// Operands: x, dy, dx, from the end.
+// Operands: x, dy, dx, from the end. `before` has the extremes of everything before the rows,
+// `initial` what comes into them from behind.
 template <class C, class Op>
-void record_scan(const RowTensors& tensors, bool ties_last, char* workspace) {
+void record_scan(const RowTensors& tensors, bool ties_last, char* workspace,
+                 const RowValues& before = {}, const RowValues& initial = {}) {
   const Cut cut = Cut::of(tensors.rows, tensors.n);
   if (cut.empty()) return;
-  const int64_t carry_bytes = recurrence_workspace<C>(cut);
-  const Marks marks{reinterpret_cast<uint16_t*>(workspace + carry_bytes), cut.piece,
-                    (cut.rows * cut.full() + kLanes - 1) / kLanes};
   const RecurrenceCarries<C> carries(workspace, cut);
-  const RowTensors x = tensors.only(1);
-  const C* extremes = nullptr;
-  if (!cut.whole()) {
-    find_extremes<Op>(x, cut, carries.memory, true);
-    extremes = carries.memory;
-  }
-  const MarkKernel<C, Op> mark(marks, extremes, cut.pieces() - 1, ties_last);
-  cut.ranges(0, cut.pieces(), [&](const LaneRange& r) { sweep<C>(mark, x, r, Walk::kBackwards); });
-  run_recurrence(RecordPolicy<C>{marks}, tensors.only(2, 1), cut, &carries);
+  const Marks marks = mark_records<C, Op>(tensors.only(1), cut, ties_last, before, carries.memory,
+                                          workspace + recurrence_workspace<C>(cut));
+  run_recurrence(RecordPolicy<C>{marks}, tensors.only(2, 1), cut, &carries, initial);
 }
 
 }  // namespace gradplan::scan

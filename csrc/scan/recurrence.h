@@ -32,10 +32,11 @@ struct RecurrenceCarries {
   static constexpr int kArrays = 6;
 
   // There are none, and no workspace for them, where rows are whole.
-  RecurrenceCarries(char* workspace, const Cut& cut) {
+  RecurrenceCarries(char* workspace, const Cut& cut)
+      : RecurrenceCarries(workspace, cut.whole() ? 0 : cut.ids()) {}
+  RecurrenceCarries(char* workspace, int64_t ids) {
     C* arrays[kArrays] = {};
-    for (int i = 0; i < kArrays && !cut.whole(); ++i)
-      arrays[i] = PieceArrays<C>::at(workspace, cut.ids(), i);
+    for (int i = 0; i < kArrays && ids > 0; ++i) arrays[i] = PieceArrays<C>::at(workspace, ids, i);
     l = arrays[0];
     gain[0] = arrays[1];
     gain[1] = arrays[2];
@@ -50,14 +51,19 @@ int64_t recurrence_workspace(const Cut& cut) {
   return cut.whole() ? 0 : PieceArrays<C>::bytes(cut.ids(), RecurrenceCarries<C>::kArrays);
 }
 
-// The values of one input one position before each lane starts (any value where nothing is before).
+// The values of one input one position before each lane starts; before rows that is `outside`, or
+// zero.
 template <class C>
 Lanes<C> before_lanes(const LaneInputs<C>& inputs, int input, const LaneRange& range, int64_t lane,
-                      int lanes) {
+                      int lanes, const RowValues& outside) {
   alignas(64) C buffer[kLanes] = {};
   unsigned inside = 0;
-  for (int l = 0; l < lanes; ++l)
-    inside |= unsigned(range.first_piece + (lane + l) / range.rows > 0) << l;
+  for (int l = 0; l < lanes; ++l) {
+    if (range.first_piece + (lane + l) / range.rows > 0)
+      inside |= 1u << l;
+    else if (outside.present())
+      buffer[l] = outside.load<C>((lane + l) % range.rows);
+  }
   if (inside != 0) inputs.read(input, -1, inside, buffer);
   return Lanes<C>::load(buffer);
 }
@@ -70,9 +76,10 @@ struct RecurrenceState {
   Gain gain;  // of the block so far
   V l2;       // blocks of the chunk before this one
   Gain gain2;
-  V t2;  // into the chunk
+  V t2;        // into the chunk
+  Gain gain3;  // of the chunks before this one
   MaskOf<V> has_t2, has_t;
-  bool has_l2;
+  bool has_l2, has_gain3;
   typename Policy::template Memory<V> memory;
 };
 
@@ -106,16 +113,16 @@ struct Recurrence final : SweepKernelOf<typename Policy::C, RecurrenceState<Poli
     const MaskOf<V> none(IntOf<C>(0));
     s.t = s.t2 = s.l = s.l2 = V(C(-0.0));
     s.has_t = s.has_t2 = none;
-    s.has_l2 = false;
-    const C* remembered = carries != nullptr ? carries->memory + range.id(lane) : nullptr;
+    s.has_l2 = s.has_gain3 = false;
+    const C* remembered = carries != nullptr && carries->memory != nullptr
+                              ? carries->memory + range.id(lane)
+                              : nullptr;
     policy.template begin<Emit>(s.memory, inputs, range, lane, lanes, row_length, remembered);
     if (Emit && carries != nullptr) {
       s.t = s.t2 = V::load(carries->t + range.id(lane));
       s.has_t = s.has_t2 = V::load(carries->has + range.id(lane)) != V(C(0));
     } else if (Emit && initial.present()) {
-      alignas(64) C buffer[kLanes] = {};
-      for (int l = 0; l < lanes; ++l) buffer[l] = initial.load<C>(lane + l);
-      s.t = s.t2 = V::load(buffer);
+      s.t = s.t2 = initial.load_lanes<C>(lane, lanes);
       s.has_t = s.has_t2 = MaskOf<V>(IntOf<C>(-1));
     }
     s.gain = Policy::template start<V>(s.memory);
@@ -152,6 +159,8 @@ struct Recurrence final : SweepKernelOf<typename Policy::C, RecurrenceState<Poli
     s.t = select(s.has_t2, Policy::join(s.l2, s.gain2, s.t2), s.l2);
     s.has_t = MaskOf<V>(IntOf<C>(-1));
     if (chunk_ended) {
+      if constexpr (!Emit) s.gain3 = s.has_gain3 ? Policy::compose(s.gain2, s.gain3) : s.gain2;
+      s.has_gain3 = true;
       s.t2 = s.t;
       s.has_t2 = s.has_t;
       s.has_l2 = false;
@@ -172,6 +181,10 @@ struct Recurrence final : SweepKernelOf<typename Policy::C, RecurrenceState<Poli
       if (by_chunk && s.has_l2) {
         l = Policy::join(s.l, s.gain, s.l2);
         gain = Policy::compose(s.gain, s.gain2);
+      }
+      if (s.has_gain3) {
+        l = Policy::join(l, gain, s.t2);
+        gain = Policy::compose(gain, s.gain3);
       }
       const int64_t id = range.id(lane);
       store_used(l, carries->l + id, lanes);
@@ -252,6 +265,17 @@ void run_recurrence(const Policy& policy, const RowTensors& tensors, const Cut& 
     }
     cut.ranges(from, to, [&](const LaneRange& r) { sweep<C>(emit, tensors, r); });
   }
+}
+
+// What each row hands on behind its end if nothing comes in, and the gain of all of it. Fills
+// carries.l and carries.gain, which have room for every row.
+template <class Policy>
+void total_recurrence(const Policy& policy, const RowTensors& tensors,
+                      const RecurrenceCarries<typename Policy::C>& carries) {
+  const int64_t n = tensors.n;
+  const Recurrence<Policy, false> summarise(policy, &carries, {}, true, n);
+  sweep<typename Policy::C>(summarise, tensors.only(Policy::kSummaryInputs),
+                            {tensors.rows, 0, 1, n, n});
 }
 
 }  // namespace gradplan::scan

@@ -21,6 +21,9 @@ class RowScan {
   RowScan(const PrefixOperation<E>& op, bool reverse) : op_(op), reverse_(reverse) {}
 
   Carry start() const { return {op_.identity, op_.identity}; }
+  Carry start(const RowValues& c3, int64_t row) const {
+    return {op_.identity, c3.present() ? c3.load<C>(row) : op_.identity};
+  }
   C apply(C a, C b) const { return op_.apply(a, b); }
 
   // y[i] = c3 o (c2 o (c1 o local[i])) for the `count` elements at x, at most a batch; x and y are
@@ -187,8 +190,9 @@ bool rows_are_contiguous(const Geometry<E>& g) {
          (g.n >= kBlock || rows_are_short(g));
 }
 
+// `c3` has what comes into each row, if anything does: not into short rows.
 template <class E>
-void scan_rows(const PrefixOperation<E>& op, const Geometry<E>& g) {
+void scan_rows(const PrefixOperation<E>& op, const Geometry<E>& g, const RowValues& c3) {
   using C = ComputeOf<E>;
   using Carry = BatchCarry<C>;
   const bool reverse = g.step[0] < 0;
@@ -235,7 +239,7 @@ void scan_rows(const PrefixOperation<E>& op, const Geometry<E>& g) {
     parallel_for(g.rows, grain, bytes, [&](int64_t begin, int64_t end) {
       StreamWriter<E> stream;
       for (int64_t row = begin; row < end; ++row) {
-        Carry carry = rows.start();
+        Carry carry = rows.start(c3, row);
         scan(row, 0, g.n, large ? &stream : nullptr, true, carry);
       }
       if (large) stream_fence();
@@ -257,17 +261,32 @@ void scan_rows(const PrefixOperation<E>& op, const Geometry<E>& g) {
         scan(row, at, std::min(kChunk, last - at), nullptr, false, alone);
         total[(at - first) / kChunk] = alone.block == 0 ? alone.c3 : alone.c2;
       }
-      Carry carry = rows.start();
-      ordered.take(task, [&](C c3) {
-        if (first > 0) carry.c3 = c3;
-        c3 = carry.c3;
+      Carry carry = rows.start(c3, row);
+      ordered.take(task, [&](C running) {
+        if (first > 0) carry.c3 = running;
+        running = carry.c3;
         for (int64_t at = first; at < last; at += kChunk)
-          c3 = rows.apply(c3, total[(at - first) / kChunk]);
-        return c3;
+          running = rows.apply(running, total[(at - first) / kChunk]);
+        return running;
       });
       scan(row, first, last - first, large ? &stream : nullptr, true, carry);
     }
     if (large) stream_fence();
+  });
+}
+
+// What each row adds to c3; rows are contiguous and whole blocks.
+template <class E>
+void total_rows(const PrefixOperation<E>& op, const Geometry<E>& g, ComputeOf<E>* totals) {
+  const bool reverse = g.step[0] < 0;
+  const RowScan<E> rows(op, reverse);
+  parallel_for(g.rows, 1, g.bytes(), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const E* x = g.base[0] + g.row_offsets(row)[0] - (reverse ? g.n - 1 : 0);
+      auto carry = rows.start();
+      rows.stretch(x, nullptr, g.n, nullptr, carry, nullptr);
+      totals[row] = carry.block == 0 ? carry.c3 : rows.apply(carry.c3, carry.c2);
+    }
   });
 }
 

@@ -33,20 +33,30 @@ class Repeated {
 class RowValues {
  public:
   RowValues() = default;
-  RowValues(const RowTensors& tensors, int operand) : tensors_(&tensors), operand_(operand) {}
+  RowValues(const RowTensors& tensors, int operand) : RowValues(tensors, operand, tensors.dtype) {}
+  // Of another element type than the tensors.
+  RowValues(const RowTensors& tensors, int operand, Dtype dtype)
+      : tensors_(&tensors), operand_(operand), dtype_(dtype) {}
 
   bool present() const { return tensors_ != nullptr && tensors_->data[operand_] != nullptr; }
 
   template <class C>
   C load(int64_t row) const {
-    return visit_element(tensors_->dtype, [&](auto* element) {
+    return visit_element(dtype_, [&](auto* element) {
       using E = std::remove_pointer_t<decltype(element)>;
       return C(load_element(at<E>(row)));
     });
   }
+  // Those of the lanes from `lane` on, of whole rows.
+  template <class C>
+  Lanes<C> load_lanes(int64_t lane, int count) const {
+    alignas(64) C buffer[kLanes] = {};
+    for (int l = 0; l < count; ++l) buffer[l] = load<C>(lane + l);
+    return Lanes<C>::load(buffer);
+  }
   template <class C>
   void store(int64_t row, C value) const {
-    visit_element(tensors_->dtype, [&](auto* element) {
+    visit_element(dtype_, [&](auto* element) {
       using E = std::remove_pointer_t<decltype(element)>;
       store_element(at<E>(row), ComputeOf<E>(value));
     });
@@ -60,6 +70,7 @@ class RowValues {
 
   const RowTensors* tensors_ = nullptr;
   int operand_ = 0;
+  Dtype dtype_ = Dtype::kF32;
 };
 
 }  // namespace gradplan::scan

@@ -2,7 +2,7 @@
 from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from gradplan.signatures import Signature
-from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScanKind, ScatterKind, SegmentTies, Ties
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -36,6 +36,11 @@ __all__ = [
     "linear_scan_backward",
     "logcumsumexp",
     "logcumsumexp_backward",
+    "scan_part",
+    "scan_part_fold",
+    "scan_part_gradient",
+    "scan_part_gradient_total",
+    "scan_part_total",
     "scatter_add",
     "scatter_add_backward",
     "scatter_reduce",
@@ -825,6 +830,163 @@ def cummin_with_indices(
 
     >>> gp.cummin_with_indices(np.float32([3, 1, 2, 0]))
     (array([3., 1., 1., 0.], dtype=float32), array([0, 1, 1, 3]))
+    """
+
+def scan_part(
+    x: T,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: T | None = None,
+    carry: T | None = None,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """A scan of a part of each row, given what comes out of the part before.
+
+    Args:
+        x: what is scanned
+        kind: the running operation
+        before: logcumsumexp: the running maximum that comes in [... without scan_axis]
+        carry: what comes in [... without scan_axis]
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the running result
+
+    >>> x = np.float32([1, 2, 3])
+    >>> gp.scan_part(x, carry=np.float32(10), kind="cumsum")
+    array([11., 13., 16.], dtype=float32)
+    """
+
+def scan_part_total(
+    x: T,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: T | None = None,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    *,
+    out: tuple[T, T] | None = None,
+) -> tuple[T, T]:
+    """What a part of each row hands on: the total, and the gain of what comes in.
+
+    Args:
+        x: what is scanned
+        kind: the running operation
+        before: logcumsumexp: the running maximum that comes in [... without scan_axis]
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        out: a tuple (total, gain) of tensors to write instead of a new one
+
+    Returns:
+        what comes out where nothing comes in; the factor of what comes in
+
+    >>> total, gain = gp.scan_part_total(np.float32([1, 2, 3]), kind="cumsum")
+    >>> total
+    array(6., dtype=float32)
+    """
+
+def scan_part_gradient(
+    dy: T,
+    x: T,
+    y: T,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: T | None = None,
+    behind: T | None = None,
+    carry: T | None = None,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: T | None = None,
+) -> T:
+    """The gradient of a scan of a part of each row, given what comes from behind it.
+
+    Args:
+        dy: the gradient of the results
+        x: what was scanned
+        y: the running result
+        kind: the running operation
+        before: x or y behind the part, or the extreme before it [... without scan_axis]
+        behind: cumprod: y before the part, if there is one [... without scan_axis]
+        carry: what comes in [... without scan_axis]
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+        out: a tensor to write instead of a new one
+
+    Returns:
+        the gradient of x
+
+    >>> dy = x = y = np.float32([1, 2, 3])
+    >>> gp.scan_part_gradient(dy, x, y, carry=np.float32(10), kind="cumsum")
+    array([16., 15., 13.], dtype=float32)
+    """
+
+def scan_part_gradient_total(
+    dy: T,
+    x: T,
+    y: T,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: T | None = None,
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+    *,
+    out: tuple[T, T, T] | None = None,
+) -> tuple[T, T, T]:
+    """What the gradient of a part hands on: the total, and the gain of what comes in.
+
+    Args:
+        dy: the gradient of the results
+        x: what was scanned
+        y: the running result
+        kind: the running operation
+        before: x or y behind the part, or the extreme before it [... without scan_axis]
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+        out: a tuple (total, gain, exponent) of tensors to write instead of a new one
+
+    Returns:
+        what comes out where nothing comes in; the factor of what comes in; its exponent, of cumprod
+
+    >>> dy = x = y = np.float32([1, 2, 3])
+    >>> gp.scan_part_gradient_total(dy, x, y, kind="cumsum")[0]
+    array(6., dtype=float32)
+    """
+
+def scan_part_fold(
+    total: T,
+    gain: T,
+    exponent: T,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    axis: SupportsIndex = -1,
+    reverse: bool = False,
+    backward: bool = False,
+    *,
+    out: T | None = None,
+) -> T:
+    """What comes out of each of several parts, one after the other along the axis.
+
+    Args:
+        total: what comes out where nothing comes in
+        gain: the factor of what comes in
+        exponent: its exponent, of cumprod's gradient
+        kind: the running operation
+        axis: the axis to scan along
+        reverse: scan from the last element to the first
+        backward: whether these are parts of a gradient
+        out: a tensor to write instead of a new one
+
+    Returns:
+        what comes out of each part
+
+    >>> total, one = np.float32([6, 1, 2]), np.ones(3, np.float32)
+    >>> gp.scan_part_fold(total, one, one, kind="cumsum")
+    array([6., 7., 9.], dtype=float32)
     """
 
 def scatter_reduce(

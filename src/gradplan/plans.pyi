@@ -53,6 +53,16 @@ __all__ = [
     "ScanDescriptor",
     "ScanIndicesDescriptor",
     "ScanIndicesPlan",
+    "ScanPartDescriptor",
+    "ScanPartFoldDescriptor",
+    "ScanPartFoldPlan",
+    "ScanPartGradientDescriptor",
+    "ScanPartGradientPlan",
+    "ScanPartGradientTotalDescriptor",
+    "ScanPartGradientTotalPlan",
+    "ScanPartPlan",
+    "ScanPartTotalDescriptor",
+    "ScanPartTotalPlan",
     "ScanPlan",
     "ScanWithIndicesDescriptor",
     "ScanWithIndicesPlan",
@@ -917,6 +927,254 @@ class ScanWithIndicesPlan(Plan[ScanWithIndicesDescriptor]):
         workspace: Any = None,
         stream: Any = None,
     ) -> tuple[T, T]: ...
+
+class ScanPartDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class ScanPartPlan(Plan[ScanPartDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        carry: T | None = None,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        carry: T | None = None,
+        y: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScanPartTotalDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+    ) -> None: ...
+
+class ScanPartTotalPlan(Plan[ScanPartTotalDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartTotalDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartTotalPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        x: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T]: ...
+
+class ScanPartGradientDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    ties: Ties
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        ties: Ties | Literal["first", "last"] = ...,
+    ) -> None: ...
+
+class ScanPartGradientPlan(Plan[ScanPartGradientDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartGradientDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartGradientPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        behind: T | None = None,
+        carry: T | None = None,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        behind: T | None = None,
+        carry: T | None = None,
+        dx: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
+
+class ScanPartGradientTotalDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    ties: Ties
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        ties: Ties | Literal["first", "last"] = ...,
+    ) -> None: ...
+
+class ScanPartGradientTotalPlan(Plan[ScanPartGradientTotalDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartGradientTotalDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartGradientTotalPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        exponent: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        dy: T,
+        x: T,
+        y: T,
+        before: T | None = None,
+        total: T | None = None,
+        gain: T | None = None,
+        exponent: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> tuple[T, T, T]: ...
+
+class ScanPartFoldDescriptor(Descriptor):
+    kind: ScanKind
+    input_shape: tuple[int, ...]
+    scan_axis: int
+    reverse: bool
+    element: ElementKind
+    backward: bool
+    def __init__(
+        self,
+        *,
+        kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+        input_shape: Iterable[SupportsIndex],
+        scan_axis: SupportsIndex,
+        reverse: bool = False,
+        element: ElementKind | Literal["f16", "bf16", "f32", "f64"] | DType,
+        backward: bool = False,
+    ) -> None: ...
+
+class ScanPartFoldPlan(Plan[ScanPartFoldDescriptor]):
+    op: ClassVar[Op]
+    @classmethod
+    def select(
+        cls,
+        desc: ScanPartFoldDescriptor,
+        prefer: PlanPreference = ...,
+        device: str = "cpu",
+    ) -> ScanPartFoldPlan: ...
+    def can_implement(  # type: ignore[override]
+        self,
+        *,
+        total: T,
+        gain: T,
+        exponent: T,
+        carry: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> None: ...
+    def run(  # type: ignore[override]
+        self,
+        *,
+        total: T,
+        gain: T,
+        exponent: T,
+        carry: T | None = None,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> T: ...
 
 class ScatterReduceDescriptor(Descriptor):
     shape: tuple[int, ...]

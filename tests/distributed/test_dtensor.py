@@ -68,7 +68,8 @@ def check(operator: Any, arguments: list[Any], mesh: Any) -> int:
 
 def check_gradients(operator: Any, arguments: list[Any], mesh: Any) -> None:
     """Of what needs no communication: the gradients need none either, wherever it is kept there."""
-    if not operator.differentiable:
+    op = operator.op
+    if not operator.differentiable or (op.gradient_name is None and not op.forwards()):
         return
     for outputs, places in shardable(operator, arguments):
         one = [x.clone() if isinstance(x, torch.Tensor) else x for x in arguments]

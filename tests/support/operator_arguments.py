@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradplan.declaration import Kind
 from gradplan.declaration.tensors import sizes_of
 from gradplan.torch.operators import OPERATORS
 
@@ -33,7 +34,8 @@ def tensor_of(op: Any, t: Any, g: Any, dtype: Any = torch.float32) -> Any:
     fields = fields_of(op)
     shape = tuple(n for axis in t.axes for n in sizes_of(axis, SimpleNamespace(**fields)))
     if not t.index:
-        return torch.from_numpy(g.standard_normal(shape)).to(dtype)
+        x = torch.from_numpy(g.standard_normal(shape)).to(dtype)
+        return x.abs() if t.kind is Kind.COMPUTE else x  # sums whose logarithm may be taken
     into = SHAPE[AXIS] if t.into == op.axis_field else fields[t.into]
     ids = torch.from_numpy(g.integers(0, into, shape))
     if t.pointers:

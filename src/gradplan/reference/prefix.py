@@ -30,8 +30,10 @@ OPERATIONS: dict[ScanKind, Callable[[Array, Array], Array]] = {
 }
 
 
-def scan_rows(x: Array, operation: Callable[[Array, Array], Array]) -> Array:
-    """Scan each row of a `[rows, n]` array in the contract's order.
+def scan_rows(
+    x: Array, operation: Callable[[Array, Array], Array], carry: Array | None = None
+) -> Array:
+    """Scan each row of a `[rows, n]` array in the contract's order; `carry` is C3 of each row.
 
     Every level does the same thing: member k of a level takes, from the left, the last value of
     member k-1 of that level. So the carry of a level never has to be kept apart.
@@ -46,6 +48,8 @@ def scan_rows(x: Array, operation: Callable[[Array, Array], Array]) -> Array:
     for axis in (4, 3, 2, 1):
         members = np.moveaxis(levels, axis, 0)
         last = (..., *(slice(-1, None) for _ in range(axis, 4)))
+        if axis == 1 and carry is not None and chunks:
+            members[0] = operation(carry[:, None, None, None], members[0])
         for k in range(1, len(members)):
             members[k] = operation(members[k - 1][last], members[k])
     return padded[:, :n]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,12 +14,16 @@ from .order import FAN
 CHUNK = FAN  # blocks composed before the row's carry comes in
 
 
-def by_step(rows: Array) -> Array:
-    """`[rows, n]` as `[step, block, row]`, zero behind the end."""
+Extend: TypeAlias = Callable[[Array, Array, Array], Array]
+Span: TypeAlias = Callable[[int, int, Array, Array], Array]
+
+
+def by_step(rows: Array, fill: float = 0) -> Array:
+    """`[rows, n]` as `[step, block, row]`, `fill` behind the end."""
     count, n = rows.shape
     width = min(n, BLOCK)
     blocks = -(-n // width) if n else 0
-    padded = np.zeros((count, blocks * width), rows.dtype)
+    padded = np.full((count, blocks * width), fill, rows.dtype)
     padded[:, :n] = rows
     return np.ascontiguousarray(padded.reshape(count, blocks, width).transpose(2, 1, 0))
 
@@ -34,8 +38,8 @@ def recurrence(
     b: Array,
     a: Array,
     *,
-    extend: Callable[[Array, Array, Array], Array],
-    span: Callable[[int, int, Array, Array], Array],
+    extend: Extend,
+    span: Span,
     initial: Array | None = None,
 ) -> Array:
     """Evaluate the recurrence along each row of `b` and `a`, both `[rows, n]`.
@@ -61,9 +65,20 @@ def recurrence(
     return t.transpose(2, 1, 0).reshape(count, blocks * width)[:, : b.shape[1]]
 
 
-def _carries(
-    local: Array, span: Callable[[int, int, Array, Array], Array], initial: Array | None
-) -> list[Array]:
+def recurrence_total(b: Array, a: Array, *, extend: Extend, span: Span) -> Array:
+    """The last state of each row, `[rows]`, in which nothing has come in."""
+    b_steps, a_steps = by_step(b), by_step(a)
+    width = len(b_steps)
+    t = b_steps.copy()
+    for q in range(1, width):
+        t[q] = extend(b_steps[q], a_steps[q], t[q - 1])
+    local = t[-1]
+    local[-1] = t[(b.shape[1] - 1) % width, -1]  # the last block may be short
+    behind = np.concatenate([local, local[-1:]])  # as if another block followed
+    return _carries(behind, span, None)[-1]
+
+
+def _carries(local: Array, span: Span, initial: Array | None) -> list[Array]:
     """The carry that comes into each block but the first; `local` is L, `[block, row]`."""
     carries: list[Array] = []
     inside = local[0]  # L2
@@ -114,16 +129,35 @@ def apply(p: Scaled, v: Array) -> Array:
 
 def linear_recurrence(b: Array, a: Array, initial: Array | None = None) -> Array:
     """`t[q] = b[q] + a[q] t[q-1]` along rows, with factors of any size, zeros among them."""
-    blocks, prefixes = _products(by_step(a))
+    span = _linear_span(*_products(by_step(a)))
+    return recurrence(b, a, extend=_linear_extend, span=span, initial=initial)
 
+
+def linear_total(b: Array, a: Array) -> tuple[Array, Scaled]:
+    """The last state of each row that nothing comes into, and the product of all factors."""
+    blocks, prefixes = _products(by_step(a, 1), every=True)
+    total = recurrence_total(b, a, extend=_linear_extend, span=_linear_span(blocks, prefixes))
+    ends = [min(k + CHUNK, len(prefixes)) - 1 for k in range(0, len(prefixes), CHUNK)]
+    product = prefixes[ends[0]]
+    for k in ends[1:]:
+        product = times(prefixes[k], product)
+    return total, product
+
+
+def _linear_span(blocks: list[Scaled], prefixes: list[Scaled]) -> Span:
     def span(first: int, last: int, base: Array, carry: Array) -> Array:
-        product = blocks[last] if first == last else prefixes[last]
-        return np.where(product.mantissa == 0, base, _join(base, apply(product, carry)))
+        return linear_join(base, blocks[last] if first == last else prefixes[last], carry)
 
-    def extend(b: Array, a: Array, t: Array) -> Array:
-        return np.where(a == 0, b, b + multiply(a, t))
+    return span
 
-    return recurrence(b, a, extend=extend, span=span, initial=initial)
+
+def linear_join(base: Array, product: Scaled, carry: Array) -> Array:
+    """`base + product carry`, where a carry that has passed a zero is missing."""
+    return np.where(product.mantissa == 0, base, _join(base, apply(product, carry)))
+
+
+def _linear_extend(b: Array, a: Array, t: Array) -> Array:
+    return np.where(a == 0, b, b + multiply(a, t))
 
 
 def _join(base: Array, passed: Array) -> Array:
@@ -133,15 +167,15 @@ def _join(base: Array, passed: Array) -> Array:
     return np.where(np.isnan(total) & ~np.isnan(base) & ~np.isnan(passed), passed, total)
 
 
-def _products(steps: Array) -> tuple[list[Scaled], list[Scaled]]:
+def _products(steps: Array, *, every: bool = False) -> tuple[list[Scaled], list[Scaled]]:
     """The product of each block, and of its chunk's blocks up to and including it."""
     width, count, _ = steps.shape
-    if count <= 1:
+    if count <= 1 and not every:
         return [], []
-    every = split(steps[0])
+    product = split(steps[0])
     for q in range(1, width):
-        every = times(every, split(steps[q]))
-    blocks = [Scaled(every.mantissa[k], every.exponent[k]) for k in range(count)]
+        product = times(product, split(steps[q]))
+    blocks = [Scaled(product.mantissa[k], product.exponent[k]) for k in range(count)]
     prefixes: list[Scaled] = []
     for k, block in enumerate(blocks):
         prefixes.append(times(block, prefixes[-1]) if k % CHUNK else block)

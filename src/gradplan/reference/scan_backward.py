@@ -52,9 +52,14 @@ def extreme_backward_rows(dy: Array, x: Array, *, kind: ScanKind, ties: Ties) ->
 
 def records(x: Array, kind: ScanKind, ties: Ties) -> Array:
     """Where the running extreme comes from: the elements that receive a gradient."""
-    extreme = before(scan_rows(x, OPERATIONS[kind]), 0)
+    record = beats(x, before(scan_rows(x, OPERATIONS[kind]), 0), kind, ties)
+    record[:, :1] = True
+    return record
+
+
+def beats(x: Array, extreme: Array, kind: ScanKind, ties: Ties) -> Array:
+    """Which elements are the extreme from now on, given the one before each."""
     # The first NaN takes over; ties="last" lets every later NaN tie with it.
     takes_over = np.isnan(x) if ties is Ties.LAST else np.isnan(x) & ~np.isnan(extreme)
     record: Array = _BEATS[kind, ties](x, extreme) | takes_over
-    record[:, :1] = True
     return record

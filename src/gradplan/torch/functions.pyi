@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, SupportsIndex, overl
 import torch
 
 from gradplan.offers import Offers
-from gradplan.vocabulary import Bounds, ScatterKind, SegmentTies, Ties
+from gradplan.vocabulary import Bounds, ScanKind, ScatterKind, SegmentTies, Ties
 
 OFFERS: Offers
 __all__ = [
@@ -19,6 +19,11 @@ __all__ = [
     "lerp",
     "linear_scan",
     "logcumsumexp",
+    "scan_part",
+    "scan_part_fold",
+    "scan_part_gradient",
+    "scan_part_gradient_total",
+    "scan_part_total",
     "scatter_add",
     "scatter_reduce",
     "segment_log_softmax",
@@ -402,6 +407,128 @@ def logcumsumexp(
 
     >>> logcumsumexp(torch.tensor([-torch.inf, 1000.0, -torch.inf]), 0)
     tensor([ -inf, 1000., 1000.])
+    """
+
+def scan_part(
+    x: torch.Tensor,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: torch.Tensor | None = None,
+    carry: torch.Tensor | None = None,
+    dim: SupportsIndex = -1,
+    reverse: bool = False,
+) -> torch.Tensor:
+    """A scan of a part of each row, given what comes out of the part before.
+
+    Args:
+        x: what is scanned
+        kind: the running operation
+        before: logcumsumexp: the running maximum that comes in [... without scan_axis]
+        carry: what comes in [... without scan_axis]
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        the running result
+    """
+
+def scan_part_total(
+    x: torch.Tensor,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: torch.Tensor | None = None,
+    dim: SupportsIndex = -1,
+    reverse: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a part of each row hands on: the total, and the gain of what comes in.
+
+    Args:
+        x: what is scanned
+        kind: the running operation
+        before: logcumsumexp: the running maximum that comes in [... without scan_axis]
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+
+    Returns:
+        what comes out where nothing comes in; the factor of what comes in
+    """
+
+def scan_part_gradient(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: torch.Tensor | None = None,
+    behind: torch.Tensor | None = None,
+    carry: torch.Tensor | None = None,
+    dim: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> torch.Tensor:
+    """The gradient of a scan of a part of each row, given what comes from behind it.
+
+    Args:
+        dy: the gradient of the results
+        x: what was scanned
+        y: the running result
+        kind: the running operation
+        before: x or y behind the part, or the extreme before it [... without scan_axis]
+        behind: cumprod: y before the part, if there is one [... without scan_axis]
+        carry: what comes in [... without scan_axis]
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+
+    Returns:
+        the gradient of x
+    """
+
+def scan_part_gradient_total(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    before: torch.Tensor | None = None,
+    dim: SupportsIndex = -1,
+    reverse: bool = False,
+    ties: Ties | Literal["first", "last"] = "first",
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What the gradient of a part hands on: the total, and the gain of what comes in.
+
+    Args:
+        dy: the gradient of the results
+        x: what was scanned
+        y: the running result
+        kind: the running operation
+        before: x or y behind the part, or the extreme before it [... without scan_axis]
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+        ties: which of several equal extremes receives the gradient
+
+    Returns:
+        what comes out where nothing comes in; the factor of what comes in; its exponent, of cumprod
+    """
+
+def scan_part_fold(
+    total: torch.Tensor,
+    gain: torch.Tensor,
+    exponent: torch.Tensor,
+    kind: ScanKind | Literal["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"],
+    dim: SupportsIndex = -1,
+    reverse: bool = False,
+    backward: bool = False,
+) -> torch.Tensor:
+    """What comes out of each of several parts, one after the other along the axis.
+
+    Args:
+        total: what comes out where nothing comes in
+        gain: the factor of what comes in
+        exponent: its exponent, of cumprod's gradient
+        kind: the running operation
+        dim: the axis to scan along
+        reverse: scan from the last element to the first
+        backward: whether these are parts of a gradient
+
+    Returns:
+        what comes out of each part
     """
 
 def scatter_reduce(

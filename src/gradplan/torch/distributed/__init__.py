@@ -12,6 +12,7 @@ from gradplan.public import public
 from gradplan.torch.distributed.embedding import ShardedEmbedding, embedding
 from gradplan.torch.distributed.norm import clip_grad_norm_, grad_norm
 from gradplan.torch.distributed.ranks import RankLost, Traffic, count_traffic
+from gradplan.torch.distributed.scan import cummax, cummin, cumprod, cumsum, logcumsumexp
 from gradplan.torch.distributed.segment import segment_sum
 
 __all__ = [
@@ -20,8 +21,13 @@ __all__ = [
     "Traffic",
     "clip_grad_norm_",
     "count_traffic",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "embedding",
     "grad_norm",
+    "logcumsumexp",
     "segment_sum",
 ]
 
