@@ -152,8 +152,18 @@ struct RowGradients {
         [&](int64_t c) GP_INLINE_LAMBDA { return product(n, segment, c, kLanes); });
     dw.store(n, width == 0 ? C(0) : dot);
   }
+  // A row of one element: the reduction of one product is that product.
+  GP_INLINE void number(int64_t n, int64_t segment) const {
+    C g = Numbers<C>{dy.t}[segment], v = Numbers<C>{x.t}[n];
+    if (totals != nullptr) {
+      g = totals[segment] == C(0) ? C(0) : g / totals[segment];
+      v = v - Numbers<C>{y.t}[segment];
+    }
+    Numbers<C>{dx.t}.store(n, weights[n] * g);
+    dw.store(n, g * v);
+  }
   void prefetch(int64_t segment) const {
-    for (int64_t c = 0; c < width; c += 64) {
+    for (int64_t c = 0; c < width; c += kLanes) {
       dy.prefetch(segment, c);
       if (totals != nullptr) y.prefetch(segment, c);
     }
@@ -171,10 +181,12 @@ void write_rows(const RowGradients<C>& of, const IndexView<I>& ids, const IndexR
       const int64_t early = ids[std::min(n + kEarly, ids.count - 1)];
       if (range.selects(early)) of.prefetch(early);
       const int64_t id = ids[n];
-      if (range.selects(id))
-        of.row(n, id);
-      else
+      if (!range.selects(id))
         of.skip(n);
+      else if (of.width == 1)
+        of.number(n, id);
+      else
+        of.row(n, id);
     }
   });
 }
