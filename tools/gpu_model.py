@@ -37,9 +37,11 @@ from gradplan.bench import data  # noqa: E402
 from gradplan.bench.board import Cell, Problem, board_cells  # noqa: E402
 from gradplan.engines.cuda import archive, families, packed  # noqa: E402
 from gradplan.engines.cuda.archive import Binary  # noqa: E402
+from gradplan.engines.cuda.launches.arena import Arena  # noqa: E402
 from gradplan.engines.cuda.launches.choices import choosing, chosen  # noqa: E402
 from gradplan.engines.cuda.launches.errors import WORDS  # noqa: E402
-from gradplan.engines.cuda.program import Program  # noqa: E402
+from gradplan.engines.cuda.launches.sums import exclusive_scan  # noqa: E402
+from gradplan.engines.cuda.program import I64, Launch, Program  # noqa: E402
 from gradplan.vocabulary import ElementKind  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "performance.md"
@@ -167,6 +169,8 @@ class Estimate:
 
 LINES = {False: 16, True: 64}
 """Lines that are executed, along rows and across them: a few programs of any form."""
+SLICES = 256
+"""Lines where all have the same indices, which make slices the rows of a table: wide ones."""
 LONGEST = 2**17
 """And the most elements of a single line."""
 ROWS = 64
@@ -182,9 +186,16 @@ def smaller(cell: Cell, part: int) -> Cell:
         return dataclasses.replace(cell, problem=dataclasses.replace(p, rows=rows))
     axis = p.axis % len(p.shape)
     fewer = LINES[axis != len(p.shape) - 1] // part
+    if _has_slices(cell):
+        fewer = SLICES // part
     longest = LONGEST // (part if len(p.shape) == 1 else 1)
     shape = tuple(min(n, longest if k == axis else fewer) for k, n in enumerate(p.shape))
     return dataclasses.replace(cell, problem=dataclasses.replace(p, shape=shape))
+
+
+def _has_slices(cell: Cell) -> bool:
+    ids = [o for o in cell.op.operands(cell.descriptor()) if len(o.kinds) > 1 and o.is_input]
+    return any(len(each.shape) < len(cell.problem.shape) for each in ids)
 
 
 def line_count(problem: Problem) -> int:
@@ -233,6 +244,26 @@ def executed(cell: Cell, part: int) -> Executed:
     return Executed(work, {key: programs(program, key) for key in work}, little.elements, least)
 
 
+SCANS = ("scan_totals", "scan_serial", "scan_blocks")
+"""Kernels of the exclusive scan of a sort's counts, if it is several programs'; 1/64 of a key each,
+so a problem that needs them is too large to be executed, and they are executed by themselves."""
+COUNTS = 2**15
+
+
+def scans(part: int) -> Executed:
+    n, arena = COUNTS // part, Arena()
+    launches = tuple(exclusive_scan(arena.take(4 * n), n, arena))
+    program = Program(launches, arena.size)
+    work = count(program, {}, shipped())
+    return Executed(work, {key: programs(program, key) for key in work}, n, 4 * n)
+
+
+def counts_of(launch: Launch) -> int:
+    """How many counts a launch of the scan has."""
+    (n,) = (a.value for a in launch.arguments if isinstance(a, I64))
+    return n
+
+
 def programs(program: Program, key: str) -> float:
     """Of a launch of that kernel, in the mean."""
     grids = [math.prod(launch.grid) for launch in program.launches if launch.kernel == key]
@@ -253,17 +284,23 @@ def estimate(cell: Cell, table: Mapping[str, Line]) -> Estimate:
     small, large = executed(cell, 2), executed(cell, 1)
     program = planned(cell)
 
+    scanned = [launch for launch in program.launches if launch.kernel == SCANS[0]]
+    apart = SCANS if scanned and SCANS[0] not in large.work else ()
+
     def part(key: str) -> Taken:
-        if key not in small.work or key not in large.work:
+        less, more, elements = small, large, cell.elements
+        if key in apart:
+            less, more, elements = scans(2), scans(1), counts_of(scanned[0])
+        if key not in less.work or key not in more.work:
             raise ValueError(f"{cell.name}: {key} was not executed in a smaller problem")
         launches = sum(launch.kernel == key for launch in program.launches)
 
         def grown(what: str) -> float:
             """With the elements; or with the programs, where one more has room for more."""
-            before: float = getattr(small.work[key], what) / small.work[key].launches
-            now: float = getattr(large.work[key], what) / large.work[key].launches
-            line = on_a_line((small.elements, before), (large.elements, now), cell.elements)
-            return launches * max(line, now * programs(program, key) / large.programs[key])
+            before: float = getattr(less.work[key], what) / less.work[key].launches
+            now: float = getattr(more.work[key], what) / more.work[key].launches
+            line = on_a_line((less.elements, before), (more.elements, now), elements)
+            return launches * max(line, now * programs(program, key) / more.programs[key])
 
         binary = shipped()[key]
         asking = min(grown("asked") / max(grown("came"), 1), 1)

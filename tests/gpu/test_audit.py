@@ -74,6 +74,10 @@ KINDS = {"cumsum": {"add"}, "cumprod": {"mul"}, "cummax": NOTHING}
 """Of a plain scan."""
 ROUNDING: dict[str, set[str]] = {
     "gather": NOTHING,
+    "pick": NOTHING,
+    "copy": NOTHING,
+    "index_keys": NOTHING,
+    "report_first": NOTHING,
     "radix_count": NOTHING,
     "radix_move": NOTHING,
     "check_indices": NOTHING,

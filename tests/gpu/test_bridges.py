@@ -66,7 +66,7 @@ def test_operators_of_pytorch(
     )
     inputs = sample_inputs(op, desc)
     tensors = [torch.from_numpy(inputs[t.name]) for t in operator.tensors if t.name in inputs]
-    options = [plain(getattr(desc, p.info.name)) for p in operator.options]
+    options = [plain(getattr(desc, p.info.name, p.default)) for p in operator.options]
     overload = getattr(torch.ops.gradplan, name)
     streams.append(31)
     expected = overload(*tensors, *options)

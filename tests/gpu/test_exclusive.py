@@ -90,8 +90,8 @@ def test_a_wrong_end_is_noticed(name: str, old: str, new: str, tmp_path: Path) -
 
 
 def test_results_in_the_wrong_place_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def still(launch: Launch, offsets: Any) -> Launch:
+    def still(launch: Launch, places: Any) -> Launch:
         return launch
 
-    monkeypatch.setattr(exclusive, "_moved", still)
+    monkeypatch.setattr(exclusive, "moved", still)
     assert any(map(wrong, _cases("cumsum")))

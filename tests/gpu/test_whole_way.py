@@ -29,21 +29,18 @@ from gradplan.plan import Plan, plan_class
 DEVICE = "cuda:0"
 NOT_YET = {
     "scan_part",
-    "scan_part_total",
+    "scan_part_fold",
     "scan_part_gradient",
     "scan_part_gradient_total",
-    "scan_part_fold",
+    "scan_part_total",
+    "segment_with_indices",
+    "unsorted_segment_with_indices",
     "segment_weighted",
     "unsorted_segment_weighted",
     "segment_weighted_backward",
     *(
         forward + backward
-        for forward in ("segment_csr", "segment_csr_softmax")
-        for backward in ("", "_backward")
-    ),
-    *(
-        forward + backward
-        for forward in ("gather", "scatter_add", "scatter_reduce", "index_select", "index_add")
+        for forward in ("segment_csr", "segment_csr_softmax", "scatter_reduce")
         for backward in ("", "_backward")
     ),
 }

@@ -31,7 +31,7 @@ from matrix import (
 from ptx.run import layout_of, run_program
 
 import gradplan as gp
-from gradplan.declaration import Function, Op, Operand
+from gradplan.declaration import AxisRole, Function, Op, Operand
 from gradplan.engines.cuda import families
 from gradplan.engines.cuda.archive import Binary
 from gradplan.engines.cuda.launches.choices import CHOICES, choosing
@@ -53,6 +53,8 @@ ROWS = (1, 5, 300)
 WIDTHS = (1, 4, 17, 129, 256)
 MOST = 40_000
 """Elements of a problem: an executed element costs microseconds."""
+MOST_SORTED = 4_500
+"""Elements that are sorted by themselves."""
 MOST_OF_ROWS = 70_000
 """The same where rows are chosen by index: the vector forms of huge segments take this many."""
 MOST_SERIAL = 600
@@ -102,7 +104,7 @@ def _factors(op: Op, function: Function) -> dict[str, Sequence[Any]]:
             factors[name] = FRAMES
         elif name == index_axis(op):
             factors[name] = MEMBERS
-        elif name == table_axis(op):
+        elif name == table_axis(op) or name in op.sizes_with_role(AxisRole.ALONG):
             factors[name] = ROWS
         elif name in op.packs or (values and isinstance(values[0], int) and max(values) > 1000):
             factors[name] = WIDTHS
@@ -131,7 +133,8 @@ def _factors(op: Op, function: Function) -> dict[str, Sequence[Any]]:
 def _candidate(op: Op, function: Function, choice: dict[str, Any], seed: int) -> GpuCase:
     if "frame" in choice:
         others = math.prod(d for d in choice["frame"] if d is not None)
-        choice["length"] = min(choice["length"], max(MOST // others, 1))
+        most = MOST_SORTED if op.has_indices else MOST
+        choice["length"] = min(choice["length"], max(most // others, 1))
     rows = choice.get(index_axis(op) or "", 0)
     for width in op.packs if rows else ():
         fitting = [w for w in WIDTHS if w * rows <= MOST_OF_ROWS]
@@ -155,7 +158,7 @@ def candidates(op: Op, function: Function) -> Iterator[tuple[GpuCase, frozenset[
     factors = _factors(op, function)
     sizes = ["element", "length", "frame", index_axis(op), table_axis(op), *op.packs, "whole"]
     sizes += ["index"] if any(t.index for t in op.tensors) else []
-    sizes += _apart(op)
+    sizes += [*_apart(op), *op.sizes_with_role(AxisRole.ALONG)]
     names = [name for name in factors if name in sizes]
     systematic = list(itertools.product(*(factors[name] for name in names)))
     rng.shuffle(systematic)

@@ -48,9 +48,10 @@ def with_function_of(key: str, module: Any) -> Kernel:
     return dataclasses.replace(kernel, function=getattr(module, kernel.function.__name__))
 
 
-def cases_with(key: str) -> list[GpuCase]:
-    """Problems that launch a kernel, of the function that its key names."""
-    named = [pair for pair in FUNCTIONS if pair[1].name in key.split("/")]
+def cases_with(key: str, function: str = "") -> list[GpuCase]:
+    """Problems that launch a kernel, of this function or of the one that its key names."""
+    names = [function] if function else key.split("/")
+    named = [pair for pair in FUNCTIONS if pair[1].name in names]
     cases = (case for op, function in named for case in gpu_cases(op, function))
     return [c for c in cases if key in {launch.kernel for launch in planned(c).launches}]
 
@@ -60,9 +61,9 @@ def replacing(binary: Binary) -> Mapping[str, Binary]:
     return ChainMap({binary.key: binary}, kernels())  # type: ignore[arg-type]
 
 
-def is_noticed(key: str, kernel: Kernel) -> bool:
+def is_noticed(key: str, kernel: Kernel, function: str = "") -> bool:
     """Whether any problem comes out wrong with another kernel in the place of its own."""
     binaries = replacing(build(key, kernel))
-    cases = cases_with(key)
+    cases = cases_with(key, function)
     assert cases
     return any(wrong(case, binaries) for case in cases)

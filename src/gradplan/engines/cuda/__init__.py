@@ -317,19 +317,21 @@ def packed(op: Op, desc: Descriptor) -> dict[str, Layout]:
 # Errors of indices ---------------------------------------------------------------------------
 
 
-def _checked_indices(op: Op, desc: Descriptor) -> tuple[str, int]:
-    """The indices that kernels check, and how many rows there are to choose from."""
+def _checked_indices(op: Op, desc: Descriptor) -> tuple[str, int, tuple[int, ...]]:
+    """The indices that kernels check, how many there are to choose from, and their shape."""
     tensor = next(t for t in op.tensors if t.kind is Kind.INDEX and t.is_input)
     rows: int = getattr(desc, tensor.into)
-    return tensor.name, rows
+    shape = next(o.shape for o in op.operands(desc) if o.name == tensor.name)
+    return tensor.name, rows, shape
 
 
 def _report_name(op: Op, desc: Descriptor) -> str:
     """Plans whose errors read the same share the words for them; nothing without indices."""
     if not op.reads_indices:
         return ""
-    name, rows = _checked_indices(op, desc)
-    return f"{op.plan_name} {name} {rows}"
+    name, rows, shape = _checked_indices(op, desc)
+    where = "" if len(shape) == 1 else f" {shape}"
+    return f"{op.plan_name} {name} {rows}{where}"
 
 
 def _explain(op: Op, desc: Descriptor, words: Sequence[int]) -> list[str]:

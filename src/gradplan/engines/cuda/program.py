@@ -8,6 +8,7 @@ Nothing here knows a framework, a driver or Triton.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 WORKSPACE = "workspace"
 ERRORS = "errors"
@@ -65,6 +66,18 @@ class Launch:
     kernel: str
     grid: tuple[int, int, int]
     arguments: tuple[Argument, ...]
+
+
+def moved(launch: Launch, places: Mapping[str, Pointer]) -> Launch:
+    """The same on other memory: what is named here begins elsewhere."""
+
+    def place(a: Argument) -> Argument:
+        if not isinstance(a, Pointer) or a.name not in places:
+            return a
+        base = places[a.name]
+        return Pointer(base.name, base.offset + a.offset)
+
+    return dataclasses.replace(launch, arguments=tuple(map(place, launch.arguments)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ _LINE = 256  # bytes; the workspace itself begins at a multiple of it
 
 
 class Arena:
-    """Hands out pieces one behind the other.
+    """Hands out pieces one behind the other; what is behind `used` can be used again.
 
     >>> arena = Arena()
     >>> arena.take(4), arena.take(300), arena.size
@@ -16,9 +16,11 @@ class Arena:
     """
 
     def __init__(self) -> None:
+        self.used = 0
         self.size = 0
 
     def take(self, size: int) -> Pointer:
-        piece = Pointer(WORKSPACE, self.size)
-        self.size += -(-size // _LINE) * _LINE
+        piece = Pointer(WORKSPACE, self.used)
+        self.used += -(-size // _LINE) * _LINE
+        self.size = max(self.size, self.used)
         return piece

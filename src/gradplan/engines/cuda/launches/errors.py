@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gradplan.vocabulary import Error, IndexOutOfRange, InvalidProblem
 
 OUTSIDE = 0
@@ -19,12 +21,17 @@ DESCENT = 2
 WORDS = 5
 
 
-def offence(words: Sequence[int], name: str, count: int) -> Error | None:
-    """What the words say about the indices called `name`, of which `count` are allowed.
+def offence(
+    words: Sequence[int], name: str, count: int, shape: tuple[int, ...] | None = None
+) -> Error | None:
+    """What the words say about the indices called `name`, of which `count` are allowed; `shape` is
+    theirs, if they are no line.
 
     >>> offence([0, 0, 0, 0, 0], "ids", 3)
     >>> offence([5, -1, 0, 0, 0], "ids", 3)
     IndexOutOfRange('ids[4] = -1: expected an index in [0, 3)')
+    >>> offence([5, -1, 0, 0, 0], "ids", 3, (2, 4))
+    IndexOutOfRange('ids[1, 0] = -1: expected an index in [0, 3)')
     >>> offence([5, -1, 2, 0, 1], "ids", 3)
     InvalidProblem('ids[1] = 0 after ids[0] = 1: expected ascending ids')
     """
@@ -36,5 +43,7 @@ def offence(words: Sequence[int], name: str, count: int) -> Error | None:
         )
     end, value = (int(word) for word in words[OUTSIDE:DESCENT])
     if end:
-        return IndexOutOfRange(f"{name}[{end - 1}] = {value}: expected an index in [0, {count})")
+        at = [end - 1] if shape is None else np.unravel_index(end - 1, shape)
+        where = ", ".join(str(int(i)) for i in at)
+        return IndexOutOfRange(f"{name}[{where}] = {value}: expected an index in [0, {count})")
     return None

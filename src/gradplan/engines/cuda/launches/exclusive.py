@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gradplan.declaration import Descriptor
-from gradplan.engines.cuda.program import F32, F64, I32, Argument, Launch, Layout, Pointer, Program
+from gradplan.engines.cuda.program import (
+    F32,
+    F64,
+    I32,
+    Argument,
+    Launch,
+    Layout,
+    Pointer,
+    Program,
+    moved,
+)
 from gradplan.vocabulary import ElementKind
 
 from .layouts import itemsize, simplified
@@ -76,14 +86,6 @@ def _cut(layout: Layout, desc: Any, count: int, offset: int) -> Layout:
     return dataclasses.replace(layout, shape=tuple(shape), aligned=aligned)
 
 
-def _moved(launch: Launch, offsets: Mapping[str, int]) -> Launch:
-    arguments = (
-        Pointer(a.name, a.offset + offsets.get(a.name, 0)) if isinstance(a, Pointer) else a
-        for a in launch.arguments
-    )
-    return dataclasses.replace(launch, arguments=tuple(arguments))
-
-
 def program(
     inclusive: Callable[[Descriptor, Mapping[str, Layout]], Program], how: Exclusive
 ) -> Callable[[Descriptor, Mapping[str, Layout]], Program]:
@@ -103,7 +105,7 @@ def program(
         n = desc.input_shape[desc.scan_axis]
         if not n:  # neither a first element nor a last one
             return inclusive(_shorter(desc), layouts)
-        cut, offsets = {}, {}
+        cut, places = {}, {}
         for name, layout in layouts.items():
             if name in how.per_line:
                 cut[name] = layout
@@ -111,10 +113,10 @@ def program(
             # Walked from the end, the first place is the one with the highest address.
             drops_lowest = (name in how.results) != desc.reverse
             step = layout.strides[desc.scan_axis] * itemsize(layout.dtype)
-            offsets[name] = step if drops_lowest else 0
-            cut[name] = _cut(layout, desc, n - 1, offsets[name])
+            places[name] = Pointer(name, step if drops_lowest else 0)
+            cut[name] = _cut(layout, desc, n - 1, places[name].offset)
         scan = inclusive(_shorter(desc), cut)
-        launches = [_moved(launch, offsets) for launch in scan.launches]
+        launches = [moved(launch, places) for launch in scan.launches]
         for end in how.ends(desc):
             if end.tensor in layouts:
                 launches += _end(desc, layouts, end, how.per_line)
@@ -126,15 +128,16 @@ def program(
 def _end(
     desc: Any, layouts: Mapping[str, Layout], end: End, per_line: tuple[str, ...]
 ) -> Iterator[Launch]:
-    lines, offsets = {}, {}
+    lines, places = {}, {}
     reads = end.source in layouts
     for name in (end.tensor, end.source) if reads else (end.tensor,):
         layout = layouts[name]
         if name in per_line:
-            layout, offsets[name] = along_lines(layout, desc), 0
+            layout, offset = along_lines(layout, desc), 0
         else:
-            offsets[name] = _first(layout, desc, last=end.last)
-        lines[name] = _cut(layout, desc, 1, offsets[name])
+            offset = _first(layout, desc, last=end.last)
+        places[name] = Pointer(name, offset)
+        lines[name] = _cut(layout, desc, 1, offset)
     element: ElementKind = desc.element
     number = F64 if element is ElementKind.F64 else F32
     told = I32(READ * reads + HELD * end.adds)
@@ -155,7 +158,7 @@ def _end(
             *w.strides_across(end.tensor),
             *w.strides_across(x),
         )
-        yield _moved(Launch(f"ends/{element}", w.programs(1), arguments), offsets)
+        yield moved(Launch(f"ends/{element}", w.programs(1), arguments), places)
 
 
 def workspace(size: Callable[[Descriptor], int]) -> Callable[[Descriptor], int]:

@@ -77,15 +77,15 @@ class Space:
             offsets={n: first + count * self.strides[n][0] for n, first in self.offsets.items()},
         )
 
-    def pieces(self, rank: int) -> Iterator[Space]:
+    def pieces(self, rank: int, most: int = MOST_LINES) -> Iterator[Space]:
         """Spaces of exactly `rank` axes that make up this one; one, unless it has more axes.
 
         The last axis stays. Of the others, those of the smallest extents become pieces: only
-        strange layouts have so many that do not merge. A piece has at most MOST_LINES lines.
+        strange layouts have so many that do not merge. A piece has at most `most` lines.
         """
         more = self.rank - rank
         if more <= 0:
-            yield from self.padded(rank)._cut()
+            yield from self.padded(rank)._cut(most)
             return
         outer = range(self.rank - 1)
         apart = sorted(sorted(outer, key=lambda i: self.extents[i])[:more])
@@ -101,23 +101,24 @@ class Space:
                     for name, first in self.offsets.items()
                 },
             )
-            yield from piece._cut()
+            yield from piece._cut(most)
 
-    def _cut(self) -> Iterator[Space]:
-        """Parts of at most MOST_LINES lines, along the longest of the outer axes."""
+    def _cut(self, most: int) -> Iterator[Space]:
+        """Parts of at most so many lines, along the longest of the outer axes."""
+        most = min(most, MOST_LINES)
         outer = self.extents[:-1]
-        if math.prod(outer) <= MOST_LINES:
+        if math.prod(outer) <= most:
             yield self
             return
         axis = max(range(len(outer)), key=lambda i: outer[i])
-        step = max(MOST_LINES // (math.prod(outer) // outer[axis]), 1)
+        step = max(most // (math.prod(outer) // outer[axis]), 1)
         for start in range(0, outer[axis], step):
             part = min(step, outer[axis] - start)
             yield from dataclasses.replace(
                 self,
                 extents=(*self.extents[:axis], part, *self.extents[axis + 1 :]),
                 offsets={n: o + start * self.strides[n][axis] for n, o in self.offsets.items()},
-            )._cut()
+            )._cut(most)
 
 
 def simplified(
