@@ -118,8 +118,7 @@ SCAN_PART_TOTAL = Op(
             "scan_part_total",
             """What a part of each row hands on: the total, and the gain of what comes in.
 
-            >>> total, gain = gp.scan_part_total(np.float32([1, 2, 3]), kind="cumsum")
-            >>> total
+            >>> gp.scan_part_total(np.float32([1, 2, 3]), kind="cumsum")[0]
             array(6., dtype=float32)
             """,
         ),
