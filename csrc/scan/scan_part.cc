@@ -4,6 +4,7 @@
 // those of the whole row. Every kind carries one value across a chunk's end: C3 of a plain scan, T2
 // of a recurrence. Values of rows are of the compute type.
 #include <bit>
+#include <cmath>
 #include <tuple>
 
 #include "lanes/visit.h"
@@ -202,7 +203,8 @@ BoundKernel bind_part_backward_total(const Problem& problem) {
                          all.only(2, 4), carries);
         store_totals<C, 3>(all, carries, [](const C* fields, C* values) {
           values[1] = fields[0];
-          if (fields[0] != C(0)) values[2] = C(std::bit_cast<IntOf<C>>(fields[1]));
+          const bool ordinary = std::isfinite(fields[0]) && fields[0] != C(0);
+          if (ordinary) values[2] = C(std::bit_cast<IntOf<C>>(fields[1]));
         });
       });
     if (part.kind == "logcumsumexp")

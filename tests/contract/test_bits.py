@@ -98,8 +98,15 @@ SCANS = [
 ]
 
 
-def line_problem(op: Op, function: Function, shape: tuple[int, ...], axis: int, **rest: Any) -> Any:
+def line_problem(
+    op: Op, function: Function, shape: tuple[int, ...], axis: int, seed: int = 0, **rest: Any
+) -> Any:
+    """`seed` chooses what the function leaves to the caller."""
     values: dict[str, Any] = {**function.fixed, **rest, str(op.shape_field): shape}
+    for info in op.fields:
+        choices = info.field.variants({}) if info.required else ()
+        if info.name not in values and choices:
+            values[info.name] = choices[seed % len(choices)]
     if op.axis_field is not None:
         values[op.axis_field] = axis
     return op.descriptor(**values)
@@ -118,7 +125,8 @@ def test_a_row_has_the_same_bits_alone_and_in_a_batch(
     op: Op, function: Function, element: str, style: str
 ) -> None:
     n, most = 4113, 512
-    whole = Case(op, line_problem(op, function, (most, n), 1, element=element), 7, style)
+    seed = len(style)
+    whole = Case(op, line_problem(op, function, (most, n), 1, seed, element=element), 7, style)
     values = values_for(whole)
     inputs = saved_from_forward(
         whole, {o.name: values[o.name] for o in op.operands(whole.desc) if o.is_input}
@@ -134,7 +142,7 @@ def test_a_row_has_the_same_bits_alone_and_in_a_batch(
         # Neighbours across instead of along.
         columns = {name: np.ascontiguousarray(x.T) for name, x in inputs.items()}
         for count in (512, 37):
-            desc = line_problem(op, function, (n, count), 0, element=element)
+            desc = line_problem(op, function, (n, count), 0, seed, element=element)
             part = {name: np.ascontiguousarray(x[..., :count]) for name, x in columns.items()}
             got = run_lines(engine, Case(op, desc, 7), part)
             for y, want in zip(got, expected, strict=True):
@@ -157,7 +165,9 @@ def test_long_rows_have_the_bits_of_the_reference(op: Op, function: Function, ax
     shapes = [(512, 513), (511, 513), (600, 512), (2, 513), (1, 300_000), (33, 16_400)]
     problems = [
         Case(
-            op, line_problem(op, function, shape[::-1] if axis == 0 else shape, axis, element=e), s
+            op,
+            line_problem(op, function, shape[::-1] if axis == 0 else shape, axis, s, element=e),
+            s,
         )
         for s, (shape, e) in enumerate(zip(shapes, elements, strict=True))
     ]
@@ -172,7 +182,7 @@ def test_a_few_special_values_in_long_rows(
     """Kernels that take ordinary values the short way notice all others, wherever they stand."""
     shapes = [(60, 256), (60, 300), (60, 1024), (40, 1300), (20, 4097), (6, 9000), (2, 140_000)]
     problems = [
-        Case(op, line_problem(op, function, shape, 1, element=element), seed, "rare")
+        Case(op, line_problem(op, function, shape, 1, seed, element=element), seed, "rare")
         for seed, shape in enumerate(shapes)
     ]
     assert report(mismatches(builds(), problems)) == ""
@@ -244,7 +254,7 @@ def _large_cases(op: Op, function: Function) -> Iterator[Case]:
                 ((5, 31_000), 1, 900, "bf16", "sorted"),
             ]
         ):
-            desc = _filled(op, function, shape, axis, extent, element)
+            desc = _filled(op, function, shape, axis, extent, element, seed)
             yield Case(op, desc, seed, "special", order=order)
         return
     ascending = any(t.ascending for t in op.tensors)
@@ -266,12 +276,14 @@ def _large_cases(op: Op, function: Function) -> Iterator[Case]:
         )
 
 
-def _filled(op: Op, function: Function, shape: Any, axis: int, extent: int, element: str) -> Any:
+def _filled(
+    op: Op, function: Function, shape: Any, axis: int, extent: int, element: str, seed: int
+) -> Any:
     """`extent` is what indices along the axis point into."""
     rest: dict[str, Any] = dict.fromkeys(op.sizes_with_role(AxisRole.ALONG), extent)
     # Not the sample's, by which products are exact.
     rest |= {i.name: 0.3 for i in op.fields if isinstance(i.field, Real) and i.required}
-    return line_problem(op, function, shape, axis, element=element, **rest)
+    return line_problem(op, function, shape, axis, seed, element=element, **rest)
 
 
 def test_the_number_of_threads_is_restored() -> None:

@@ -246,13 +246,13 @@ SCATTER_REDUCE = Op(
             `initial` is what the places start from; with include_self=False it only stands where no
             index points to.
 
-            >>> x, indices = np.float32([[1, 2, 4], [8, 16, 32]]), np.array([[1, 0, 1], [0, 0, 0]])
+            >>> x, indices = np.float32([[1, 2, 4], [8, 16, 30]]), np.array([[1, 0, 1], [0, 0, 0]])
             >>> gp.scatter_reduce(x, indices, 2, reduce="mean")
-            array([[ 2.       ,  2.5      ],
-                   [18.666666 ,  0.       ]], dtype=float32)
+            array([[ 2. ,  2.5],
+                   [18. ,  0. ]], dtype=float32)
             >>> gp.scatter_reduce(x, indices, 2, reduce="amax", initial=np.zeros((2, 2), "f4"))
             array([[ 2.,  4.],
-                   [32.,  0.]], dtype=float32)
+                   [30.,  0.]], dtype=float32)
             """,
             rule=_Weighted(),
             torch=Like(

@@ -250,7 +250,8 @@ def scan_part_gradient_total(
     elif which is ScanKind.CUMPROD:
         total, product = linear_total(g[:, ::-1], _factors(v, edge))
         gain = product.mantissa
-        exponent = np.where(gain == 0, 0, product.exponent).astype(g.dtype)
+        ordinary = np.isfinite(gain) & (gain != 0)
+        exponent = np.where(ordinary, product.exponent, 0).astype(g.dtype)
     elif which is ScanKind.LOGCUMSUMEXP:
         decays = _Decays(g, v, w, edge)
         total = recurrence_total(decays.b, decays.a, extend=multiply_add, span=decays.span)
