@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUILD := --no-build-isolation --check-build-dependencies --config-settings=build-dir=build/package
-BUILD_CPU_MINUTES := 4
+BUILD_CPU_MINUTES := 9
 CMAKE := $(BIN)/cmake -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_BUILD_TYPE=Release -S .
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 # A few processes at once: each imports PyTorch and JAX, and the largest tests need gigabytes.

@@ -16,9 +16,10 @@ import gradplan as gp
 from gradplan import certify as work
 from gradplan.cases import FLAVOURS, cases, floats, hashed
 from gradplan.cli import main
-from gradplan.declaration import OPS, Descriptor, Op
+from gradplan.declaration import OPS, Descriptor, Function, Op
 from gradplan.engines import BoundKernel, registered
 from gradplan.engines.cpu import CpuEngine, supported_isas
+from gradplan.vocabulary import ElementKind
 
 HASHED = ["960e8fae57be8995", "828ad0c8ea48e4f7"]
 VALUES = "cc65160b6f7ea5869392a5a71b54753c528aec177a98e13ccbc7f1ba819350ef"
@@ -35,6 +36,11 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str,
     return done.stdout, json.loads(path.read_text())
 
 
+def _has_lines(op: Op, function: Function) -> bool:
+    """Whether its problems can be cut into independent ones."""
+    return any(any(case.lines()) for case in cases(op, function, ElementKind.F32))
+
+
 def test_every_plan_is_certified(everything: tuple[str, dict[str, Any]]) -> None:
     text, certificate = everything
     expected = {
@@ -47,6 +53,8 @@ def test_every_plan_is_certified(everything: tuple[str, dict[str, Any]]) -> None
         for f in op.functions
         for e in op.descriptor.elements
     }
+    in_one_piece = {f.name for op, f, e in work.plans() if e == "f32" and not _has_lines(op, f)}
+    assert in_one_piece == {"segment_weighted_sum_backward", "segment_weighted_mean_backward"}
     assert set(certificate["plans"]) == expected
     assert certificate["complete"]
     assert certificate["passed"]
@@ -56,7 +64,8 @@ def test_every_plan_is_certified(everything: tuple[str, dict[str, Any]]) -> None
         assert counts["threads"] == 4 * counts["reference"]
         assert counts["builds"] == len(supported_isas()) * counts["reference"]
         assert counts["layouts"] >= 3 * counts["reference"]
-        assert counts["batch"] > 0
+        # (Where everything meets in a sum there is nothing to cut.)
+        assert counts.get("batch", 0) > 0 or key.partition("/")[0] in in_one_piece
     assert "\x1b" not in text  # piped: no colours, no bars
     assert certificate["certificate"] in text
 

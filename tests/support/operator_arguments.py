@@ -34,8 +34,10 @@ def tensor_of(op: Any, t: Any, g: Any, dtype: Any = torch.float32) -> Any:
     fields = fields_of(op)
     shape = tuple(n for axis in t.axes for n in sizes_of(axis, SimpleNamespace(**fields)))
     if not t.index:
-        x = torch.from_numpy(g.standard_normal(shape)).to(dtype)
-        return x.abs() if t.kind is Kind.COMPUTE else x  # sums whose logarithm may be taken
+        x = torch.from_numpy(g.standard_normal(shape))
+        if t.kind is not Kind.COMPUTE:
+            return x.to(dtype)
+        return x.abs().to(torch.promote_types(dtype, torch.float32))  # its logarithm may be taken
     into = SHAPE[AXIS] if t.into == op.axis_field else fields[t.into]
     ids = torch.from_numpy(g.integers(0, into, shape))
     if t.pointers:

@@ -16,6 +16,7 @@ from gradplan.bench.tables import times
 
 WIDTH = 380
 _LEFT, _RIGHT = 8, 40
+_LETTER = 7.0  # the width of a letter of a label, about
 _ROW = 30
 _TOP, _BOTTOM = 22, 22
 _LONGEST_BAR = 1.3  # in memcpys; what is longer (small problems, in a cache) is cut
@@ -55,9 +56,15 @@ def side_by_side(title: str, panels: Mapping[str, str], style: str) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+def _text(
+    x: float, y: float, text: str, kind: str = "", anchor: str = "start", within: float = math.inf
+) -> str:
+    """Letters are set closer where they would not stay within a width."""
+    tight = len(text) * _LETTER > within
+    fitted = f' textLength="{within:.1f}" lengthAdjust="spacingAndGlyphs"' if tight else ""
     return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{fitted}>'
+        f"{escape(text)}</text>"
     )
 
 
@@ -149,7 +156,7 @@ def small_line(title: str, points: Mapping[str, float]) -> str:
         for n, value in enumerate(points.values())
     ]
     body = [
-        _text(4, 13, title, "label"),
+        _text(4, 13, title, "label", within=width - 8),
         _line(left - 8, height - bottom, width - right + 8, height - bottom, "rail"),
         '<polyline class="line" points="' + " ".join(f"{x:.1f},{y:.1f}" for x, y in at) + '"/>',
     ]

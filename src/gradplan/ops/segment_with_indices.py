@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from gradplan.declaration import (
     Descriptor,
     Features,
+    Figure,
     Fill,
     Function,
     Gradient,
@@ -89,6 +90,9 @@ def _torch_peer(kind: SegmentExtremeKind) -> Peer:
     return Peer("torch", f"scatter_reduce(..., 'a{kind}'), and of the places", bind)
 
 
+_FIGURES = (Figure("rows", None, "torch", 2),)
+
+
 def _function(kind: SegmentExtremeKind, in_order: bool) -> Function:
     """A pair of results; the bridges offer the one for any order, which chooses the other."""
     name = f"segment_{kind}_with_indices"
@@ -150,6 +154,7 @@ def _function(kind: SegmentExtremeKind, in_order: bool) -> Function:
         torch=torch,
         jax=jax,
         peers=(_torch_peer(kind),),
+        figures=_FIGURES if kind is SegmentExtremeKind.MAX else (),
     )
 
 
