@@ -272,7 +272,7 @@ def axis_sizes(op: Op, count: int, extent: int, width: int) -> dict[str, int]:
     sizes = dict.fromkeys(op.sizes_with_role(AxisRole.FEATURES), width)
     members: set[str] = set()
     for t in op.tensors:
-        if t.index:
+        if t.index and t.role is Role.IN:
             members.update({t.into} if t.pointers else t.axes)
     for name in op.sizes_with_role(AxisRole.ROWS):
         sizes[name] = count if name in members else extent
