@@ -31,13 +31,17 @@ def own_parameters(signature: Signature) -> list[Parameter]:
 
 
 def gradient_parameters(signature: Signature) -> list[Parameter]:
-    """The options that the gradient has and the function itself does not, such as `ties`."""
+    """The options that the gradient has and the function itself does not, such as `ties`.
+
+    What changes every result (`apart`) is not among them: a function without it cannot do it.
+    """
     backward = signature.op.backward()
     if backward is None:
         return []
     known = {*signature.op.field_named, *updating(backward.outputs)}
     sibling = signature_of(backward, backward.sibling(signature.function).name)
-    return [p for p in sibling.parameters if p.info.name not in known]
+    options = [p for p in sibling.parameters if p.info.name not in known]
+    return [p for p in options if not p.info.field.apart]
 
 
 class Bridge(NamedTuple):

@@ -213,7 +213,13 @@ class Derivative:
         return {**fields, "element": "f64"}
 
     def value(self, operand: Any) -> Array:
-        if len(operand.kinds) > 1:
+        tensor = self.op.tensor_named[operand.name]
+        if tensor.pointers:
+            # No empty segments: slopes of what is infinite there say nothing.
+            extent = self.op.choices_of(tensor, self.desc)
+            inner = self.rng.choice(extent - 1, operand.shape[0] - 2, replace=False) + 1
+            return np.array([0, *np.sort(inner), extent])
+        if tensor.index:
             ids = self.rng.integers(-1, 8, operand.shape)
             return np.sort(ids)
         # Apart from each other, so that a small step changes no order; and not zero.

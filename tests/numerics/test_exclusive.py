@@ -107,13 +107,3 @@ def test_not_in_place() -> None:
         gp.cumsum(x, exclusive=True, out=x)
     with pytest.raises(gp.InvalidProblem, match="overlap"):
         gp.cumsum_backward(x, exclusive=True, out=x)
-
-
-def test_a_gpu_has_no_kernel_yet() -> None:
-    from gradplan.declaration import OPS
-    from gradplan.engines.cuda import ENGINE
-
-    desc = gp.ScanDescriptor(
-        kind="cumsum", input_shape=(3,), scan_axis=0, element="f32", exclusive=True
-    )
-    assert "exclusive=True" in str(ENGINE._why_no_kernel(OPS["scan"], desc))

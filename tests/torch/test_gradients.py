@@ -12,6 +12,7 @@ from operator_arguments import arguments_of, before_it_came, first_option, optio
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch_cases import CASES, Case  # noqa: E402
 
+import gradplan as gp  # noqa: E402
 from gradplan import torch as gpt  # noqa: E402
 from gradplan.torch.operators import OPERATORS  # noqa: E402
 
@@ -105,9 +106,21 @@ def test_padding_receives_no_gradient() -> None:
         assert torch.equal(ours.grad, theirs.grad)
 
 
+def test_what_has_no_gradient_says_so() -> None:
+    """Parts of scans, which functions with gradients are made of (gradplan.torch.distributed)."""
+    last = [o for o in OPERATORS.values() if o.op.gradient is None and o.differentiable]
+    without = [o for o in last if not o.op.forwards()]
+    assert {o.name.partition("_part")[0] for o in without} == {"scan"}
+    for operator in without:
+        x, *rest = arguments_of(operator)
+        with pytest.raises(gp.Unsupported, match="no gradient is declared"):
+            operator.call(x.requires_grad_(), *rest)
+
+
 @pytest.mark.parametrize("choose", [first_option, before_it_came, option_of])
 def test_every_backward_operator_has_derivatives_of_its_own(choose: Any) -> None:
-    backward = [o for o in OPERATORS.values() if o.op.gradient is None and o.differentiable]
+    last = [o for o in OPERATORS.values() if o.op.gradient is None and o.differentiable]
+    backward = [o for o in last if o.op.forwards()]
     assert {o.name for o in backward} == {n for n in OPERATORS if n.endswith("_backward")}
     for operator in backward:
         arguments = arguments_of(operator, torch.float64, choose=choose)

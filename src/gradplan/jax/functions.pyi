@@ -392,8 +392,6 @@ def cummax_with_indices(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
-    *,
-    exclusive: bool = False,
 ) -> tuple[Array, Array]:
     """Running maximum along an axis, and where it comes from: `cummax`, `cummax_indices`.
 
@@ -402,7 +400,6 @@ def cummax_with_indices(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes it is
-        exclusive: give what is before each element, without itself
 
     Returns:
         the running extreme; positions along the axis, counted from its beginning
@@ -413,8 +410,6 @@ def cummin_with_indices(
     axis: SupportsIndex = -1,
     reverse: bool = False,
     ties: Ties | Literal["first", "last"] = "first",
-    *,
-    exclusive: bool = False,
 ) -> tuple[Array, Array]:
     """Running minimum along an axis, and where it comes from: `cummin`, `cummin_indices`.
 
@@ -423,7 +418,6 @@ def cummin_with_indices(
         axis: the axis to scan along
         reverse: scan from the last element to the first
         ties: which of several equal extremes it is
-        exclusive: give what is before each element, without itself
 
     Returns:
         the running extreme; positions along the axis, counted from its beginning
