@@ -135,7 +135,8 @@ def test_nothing_to_do() -> None:
         tensors, _ = problem.place()
         assert problem.program(tensors).launches == ()
         assert WORKSPACE[op](problem.descriptor) == 0
-    assert {*PROGRAMS} == {*WORKSPACE} == {op for op in OPS if op.startswith("scan")}
+    scans = {op for op in OPS if op.startswith("scan") and not op.startswith("scan_part")}
+    assert {*PROGRAMS} == {*WORKSPACE} == scans  # parts of scans have no kernels for GPUs yet
 
 
 # Wrong kernels ---------------------------------------------------------------------------------
